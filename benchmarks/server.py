@@ -4,7 +4,8 @@
 
 A real server in a process of its own; clients at random play in four others, on the built-in maze, on ALFWorld's and on
 WebShop's generated test split, an episode after the other and a new session after five. Then malformed requests, of
-which each holds a secret; then a client that is killed. Exits with 1 if anything is not as it must be.
+which each holds a secret; then a client that is killed. Before these, one client steps 64 mazes, by a request each and
+by one request for all. Exits with 1 if anything is not as it must be.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -27,10 +28,11 @@ from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import NamedTuple
 
+import httpx
 import numpy as np
 
 from hgpo_gym.client import RemoteTextEnv
-from hgpo_gym.client.connection import Connection
+from hgpo_gym.envs import TextVectorEnv
 from tests.checks.malformed import SECRET, Target, malformed_requests, send
 
 ENVIRONMENTS = ("hgpo_gym/SignpostMaze-v0", "hgpo_gym/ALFWorld-v0", "hgpo_gym/WebShop-v0")
@@ -48,7 +50,7 @@ class Server(NamedTuple):
     log: Path
 
     def open_sessions(self) -> int:
-        return Connection(self.url, None, 60).request("GET", "/health")["sessions"]
+        return httpx.get(f"{self.url}/health", timeout=60).json()["sessions"]
 
     def resident_mb(self) -> float:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
@@ -142,6 +144,37 @@ def play_many(numbers: list[int], **settings: object) -> list[tuple[Latencies, l
         return list(threads.map(partial(play, **settings), numbers))  # type: ignore[arg-type]
 
 
+def vector_steps(server: Server, count: int = 64, seconds: float = 5) -> None:
+    """Print the steps a second of one client with many mazes: a request each, one request for all, and no server."""
+    options = {"url": server.url, "env": ENVIRONMENTS[0], "token": server.token, "step_limit": 0}
+    together = TextVectorEnv("hgpo_gym/Remote-v0", count, **options)
+    singles = [RemoteTextEnv(**options) for _ in range(count)]
+    local = TextVectorEnv(ENVIRONMENTS[0], count, max_episode_steps=-1)
+    for env in (*singles, together, local):
+        env.reset(seed=0)
+    action = "look around"  # it is not admissible, so no episode ends
+    ways: dict[str, Callable[[], object]] = {
+        "a request for each step": lambda: [env.step(action) for env in singles],
+        "one request for all": lambda: together.step([action] * count),
+        "without a server": lambda: local.step([action] * count),
+    }
+    rates = {name: count * calls_a_second(step, seconds) for name, step in ways.items()}
+    print(f"| {count} mazes, one client | steps/s | ratio |\n| --- | ---: | ---: |")
+    for name, rate in rates.items():
+        print(f"| {name} | {rate:,.0f} | {rate / rates['a request for each step']:.1f} |", flush=True)
+    for env in (*singles, together, local):
+        env.close()
+
+
+def calls_a_second(call: Callable[[], object], seconds: float) -> float:
+    """Return how often a call returns in a second."""
+    began, calls = time.perf_counter(), 0
+    while time.perf_counter() < began + seconds:
+        call()
+        calls += 1
+    return calls / (time.perf_counter() - began)
+
+
 def under_load(server: Server, pool: Pool, clients: int, seconds: float, think: float) -> list[str]:
     """Play, print, and return the errors."""
     print(f"{clients} clients for {seconds:g} s, {1000 * think:g} ms between a response and the next action")
@@ -172,8 +205,8 @@ def under_load(server: Server, pool: Pool, clients: int, seconds: float, think: 
 
 def under_attack(server: Server, count: int) -> list[str]:
     """Send malformed requests, print, and return what is not as it must be."""
-    connection = Connection(server.url, server.token, 60)
-    session = connection.request("POST", "/sessions", {"environment": ENVIRONMENTS[0]})["session"]
+    http = httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {server.token}"}, timeout=60)
+    session = http.post("/sessions", json={"environment": ENVIRONMENTS[0]}).json()["session"]
     target = Target("127.0.0.1", int(server.url.rpartition(":")[2]), session, ENVIRONMENTS[0], server.token, BODY_LIMIT)
     print(f"\nbefore malformed requests: {server.resident_mb():.1f} MB")
     began = time.monotonic()
@@ -189,7 +222,7 @@ def under_attack(server: Server, count: int) -> list[str]:
     print("  ".join(f"{status}: {times}" for status, times in sorted(statuses.items())))
     log = server.log.read_text()
     found = [secret for secret in (SECRET, server.token, session) if secret in log]
-    connection.request("DELETE", f"/sessions/{session}")
+    http.delete(f"/sessions/{session}")
     print(f"{len(log.splitlines())} lines of log, {len(found)} secrets in them")
     env = RemoteTextEnv(server.url, ENVIRONMENTS[0], token=server.token)
     print(f"still serving: {env.reset(seed=0)[0]}")
@@ -232,6 +265,7 @@ def main() -> None:
         serving(options.clients, Path(folder)) as server,
         starting_pool() as pool,
     ):
+        vector_steps(server)
         for think in options.think:
             wrong += under_load(server, pool, options.clients, options.seconds, think)
         wrong += under_attack(server, options.malformed)

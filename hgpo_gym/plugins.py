@@ -60,8 +60,9 @@ def load_plugins(names: Iterable[str]) -> None:
         ImportError: nothing of that name, or its import fails; the message names it.
     """
     for name in names:
-        file = Path(name if name.endswith(".py") else f"{name}.py").expanduser()
+        file = Path(name if name.endswith(".py") else f"{name}.py")
         try:
+            file = file.expanduser()
             source = str(file.resolve()) if file.is_file() else name
             module = _import_file(Path(source)) if file.is_file() else import_module(name)
         except ModuleNotFoundError as error:
@@ -71,7 +72,7 @@ def load_plugins(names: Iterable[str]) -> None:
             raise ImportError(
                 f"plugins: there is neither a file {file} nor a module {name}. Name a Python file by its path."
             ) from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a plugin that exits would end the command without a word
             raise ImportError(f"plugins: importing {name} failed with {type(error).__name__}: {error}") from error
         _loaded[source] = module
 

@@ -133,12 +133,12 @@ def flip(kind: str, times: int, folder: Path, seed: int = 0) -> Counter[str]:
     return outcomes
 
 
-def main(times: int) -> list[tuple[str, int, int]]:
+def main(times: int, seed: int) -> list[tuple[str, int, int]]:
     """A row a kind: its name, flips, and how many gave other content."""
     rows = []
     for kind in KINDS:
         with tempfile.TemporaryDirectory() as folder:
-            outcomes = flip(kind, times, Path(folder))
+            outcomes = flip(kind, times, Path(folder), seed)
         print(f"{kind}: {times} flips, {dict(outcomes)}", flush=True)
         rows.append((kind, times, outcomes["other content"]))
     return rows

@@ -49,17 +49,19 @@ PLACES: dict[str, Callable[[Path, Path], object]] = {
 }
 
 
-def main(times: int) -> list[tuple[str, int, int]]:
+def main(times: int, seed: int) -> list[tuple[str, int, int]]:
     """Return a row for each attack: its name, the tries, and how many neither worked nor were refused with an
     explanation, or changed a file outside the run."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with contextlib.redirect_stdout(io.StringIO()), Run(_settings(folder / "run"), Progress()) as training:
             training.train()
-        rows = [_row(file, (_with_value(folder, file, choice) for choice in _choices(file, times))) for file in FILES]
+        rows = [
+            row(file, (_with_value(folder, file, choice) for choice in _choices(file, times, seed))) for file in FILES
+        ]
         for what, make in PLACES.items():
             rows.append(
-                _row(f"{what} in a run", (_with_place(folder, make, choice) for choice in _choices(what, times)))
+                row(f"{what} in a run", (_with_place(folder, make, choice) for choice in _choices(what, times, seed)))
             )
         return rows
 
@@ -68,11 +70,12 @@ def _settings(run: Path, *overrides: str) -> Any:
     return load_run([*BASE, f"run_dir={run}", *overrides])
 
 
-def _choices(name: str, times: int) -> Iterator[random.Random]:
-    return (random.Random(f"{name} {number}") for number in range(times))
+def _choices(name: str, times: int, seed: int) -> Iterator[random.Random]:
+    return (random.Random(f"{name} {number} {seed}") for number in range(times))
 
 
-def _row(name: str, outcomes: Iterator[str]) -> tuple[str, int, int]:
+def row(name: str, outcomes: Iterator[str]) -> tuple[str, int, int]:
+    """Count outcomes for the table of attacks."""
     counts = Counter(outcomes)
     print(f"{name}: {dict(counts)}", flush=True)
     return name, counts.total(), counts.total() - counts["explained"] - counts["worked"]
@@ -82,8 +85,10 @@ def _with_value(folder: Path, name: str, choice: random.Random) -> str:
     """Replace a value of a file, and read the run."""
     file = folder / "run" / name
     original = file.read_bytes()
-    file.write_bytes(_packed(file, _changed(_unpacked(file, original), choice)))
-    outcome = _run(["inspect", file.parents[1], "--task", "1"] if file.suffix == ".gz" else ["report", file.parent])
+    file.write_bytes(_packed(file, changed(_unpacked(file, original), choice)))
+    outcome = outcome_of(
+        ["inspect", file.parents[1], "--task", "1"] if file.suffix == ".gz" else ["report", file.parent]
+    )
     file.write_bytes(original)
     return outcome
 
@@ -104,12 +109,13 @@ def _with_place(folder: Path, make: Callable[[Path, Path], object], choice: rand
     command: list[Any] = choice.choice(
         [["report", run], ["inspect", run, "--task", "1"], ["eval", f"run={run}"], train]
     )
-    outcome = _run(command)
+    outcome = outcome_of(command)
     shutil.rmtree(run)
     return outcome if victim.read_text() == "victim" else f"{command[0]} changed a file elsewhere by {place.name}"
 
 
-def _run(command: Sequence[Any]) -> str:
+def outcome_of(command: Sequence[Any]) -> str:
+    """Run a command in this process. Return `worked`, `explained`, or what was wrong."""
     output = io.StringIO()
     signal.signal(signal.SIGALRM, _hangs)
     signal.alarm(SECONDS)
@@ -146,11 +152,11 @@ def _packed(file: Path, content: Any) -> bytes:
     return gzip.compress(text) if file.suffix == ".gz" else text
 
 
-def _changed(content: Any, choice: random.Random) -> Any:
+def changed(content: Any, choice: random.Random) -> Any:
     """Return the content with one value in it replaced."""
     if isinstance(content, dict | list) and content and choice.random() < 0.8:
         copy: Any = dict(content) if isinstance(content, dict) else list(content)
         place = choice.choice(list(copy) if isinstance(copy, dict) else range(len(copy)))
-        copy[place] = _changed(copy[place], choice)
+        copy[place] = changed(copy[place], choice)
         return copy
     return choice.choice(VALUES)

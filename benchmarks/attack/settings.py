@@ -137,13 +137,13 @@ def attempt(line: Sequence[str], compose: Callable[[], dict[str, Any]], *, train
     return Outcome(tuple(line), result, said.getvalue())
 
 
-def main(random_count: int) -> list[tuple[str, int, int]]:
+def main(random_count: int, seed: int) -> list[tuple[str, int, int]]:
     """A row a sweep: what, how many lines, how many of them were neither refused nor ran."""
     rows = []
     sweeps = {
         "settings of a table, trained": sweep(BASE, train=True),
         "settings of a language model": sweep(LANGUAGE_MODEL, (*VALUES, *HUGE)),
-        "random lines": random_lines(BASE, random_count),
+        "random lines": random_lines(BASE, random_count, seed),
     }
     for name, outcomes in sweeps.items():
         counted = Counter[str]()

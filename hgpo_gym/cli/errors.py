@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from hgpo_gym.cli.memory_errors import out_of_memory
 from hgpo_gym.extras import install_command
 from hgpo_gym.plain_text import for_terminal
 
@@ -52,7 +53,18 @@ def mistakes_explained(extra: str = "train") -> Iterator[None]:
     except (ValueError, OSError, ImportError) as error:
         if _debugging() or _nobody_reads(error):
             raise
-        raise CommandFailed(str(error), 2) from None
+        raise CommandFailed(out_of_memory(error) or str(error), 2) from None
+
+
+@contextmanager
+def memory_explained() -> Iterator[None]:
+    """Turn errors of too little memory into one message and exit status 1; HGPO_GYM_DEBUG=1 keeps the traceback."""
+    try:
+        yield
+    except Exception as error:
+        if _debugging() or (message := out_of_memory(error)) is None:
+            raise
+        raise CommandFailed(message, 1) from None
 
 
 @contextmanager

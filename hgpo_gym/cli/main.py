@@ -11,7 +11,7 @@ from rich.console import Console
 
 from hgpo_gym import __version__
 from hgpo_gym.cli import data, new_env
-from hgpo_gym.cli.errors import CommandFailed, mistakes_explained, readers_may_leave, warn_in_one_line
+from hgpo_gym.cli.errors import CommandFailed, memory_explained, mistakes_explained, readers_may_leave, warn_in_one_line
 from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.plain_text import print_any_text
 from hgpo_gym.server import serve
@@ -220,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     print_any_text()
     warn_in_one_line()
-    with readers_may_leave():
+    with readers_may_leave(), memory_explained():
         parsed = _parse(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
         try:
             if parsed.command == "envs":

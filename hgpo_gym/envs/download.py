@@ -210,8 +210,8 @@ def _receive(url: str, file: BinaryIO, report_progress: ProgressCallback, most: 
             _start_over(file)  # the server sends the file from its beginning
         elif not (sent := response.headers.get("Content-Range", "")).startswith(f"bytes {start}-"):
             raise urllib.error.URLError(f"asked for bytes from {start} on, the server sent {sent!r}")
-        length = response.headers["Content-Length"]
-        total = file.tell() + int(length) if length and length.isdecimal() else None
+        # `length` is the Content-Length, None without a valid one.
+        total = None if response.length is None else file.tell() + response.length
         while chunk := response.read(CHUNK):
             if file.tell() + len(chunk) > most:
                 _start_over(file)

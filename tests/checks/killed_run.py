@@ -5,6 +5,7 @@ the others while it trains, evaluates and saves a checkpoint after every iterati
 checkpoint must be intact; at the end all metrics and evaluations must be those of an undisturbed run.
 """
 
+import os
 import re
 import shutil
 import signal
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,6 +52,8 @@ class Moment(NamedTuple):
 
 def compare(out: Path, overrides: Sequence[str], kills: int, seed: int) -> list[str]:
     """Train once undisturbed and once killed `kills` times, in `out`, which is made anew. Returns what differs.
+
+    With `distributed=ddp` or `fsdp2` among the settings, two processes of torchrun train, and are killed together.
 
     Raises:
         InvalidCheckpointError: after a kill no checkpoint was intact.
@@ -96,9 +100,12 @@ def undisturbed(run_dir: Path, overrides: Sequence[str]) -> Whole:
 
 
 def start(run_dir: Path, overrides: Sequence[str]) -> "subprocess.Popen[str]":
-    """A process that trains, or goes on."""
+    """A process that trains, or goes on; it leads a group."""
+    alone = not any(override.startswith("distributed=") for override in overrides)
+    launcher = [] if alone else ["torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m"]
     return subprocess.Popen(
-        [sys.executable, "-u", "-m", "hgpo_gym", "train", *overrides, *ALWAYS, f"run_dir={run_dir}"],
+        [sys.executable, "-u", "-m", *launcher, "hgpo_gym", "train", *overrides, *ALWAYS, f"run_dir={run_dir}"],
+        start_new_session=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -125,11 +132,12 @@ def finish(process: "subprocess.Popen[str]") -> None:
 def kill(run_dir: Path, overrides: Sequence[str], moment: Moment) -> None:
     """Start the run, kill it at that moment; one of its start comes early where it starts faster than it did alone."""
     process = start(run_dir, overrides)
-    timer = threading.Timer(moment.seconds, process.kill)
+    timer = threading.Timer(moment.seconds, os.killpg, (process.pid, signal.SIGKILL))
     if moment.iteration is None:
         timer.start()
         says(process, 0)
-        process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     elif says(process, moment.iteration):
         timer.start()
     process.communicate()

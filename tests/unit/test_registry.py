@@ -168,6 +168,11 @@ def test_a_file_and_a_module_are_imported_once_and_known_to_be(site, monkeypatch
     assert "counting_b" not in loaded_plugins()
 
 
+def test_a_plugin_in_the_home_of_nobody_is_named():
+    with pytest.raises(ImportError, match=r"importing ~nobody\.at\.all/x failed with RuntimeError"):
+        load_plugins(["~nobody.at.all/x"])
+
+
 @pytest.mark.parametrize(
     ("name", "code", "message"),
     [
@@ -179,6 +184,7 @@ def test_a_file_and_a_module_are_imported_once_and_known_to_be(site, monkeypatch
         ("bad.py", "1 / 0", r"plugins: importing .*bad\.py failed with ZeroDivisionError: division by zero"),
         ("needy.py", "import no_such_library", r"plugins: importing .*needy\.py failed: No module named 'no_such_lib"),
         ("slip.py", "def f(:", r"plugins: importing .*slip\.py failed with SyntaxError"),
+        ("leaves.py", "raise SystemExit(0)", r"plugins: importing .*leaves\.py failed with SystemExit: 0"),
         ("json.py", "", r"json\.py has the name of the module json, which is loaded: rename the file"),
     ],
 )

@@ -5,8 +5,10 @@ import json
 import os
 import random
 import re
+import socket
 import subprocess
 import sys
+import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -307,6 +309,21 @@ def test_a_server_that_sends_too_much_is_given_up(whole_release, tmp_path):
         with pytest.raises(DownloadError, match="sends more than 100,000 bytes"):
             fetch(url, target, pytest.fail, lambda *_: None, most=100_000)
     assert target.with_name(f"{JSON_ZIP}.part").stat().st_size == 0
+
+
+@pytest.mark.parametrize("length", ["9" * 5000, "-5", "three"])
+def test_a_length_that_is_none_is_not_believed(length, tmp_path):
+    def send(listening):
+        connection, _ = listening.accept()
+        with connection:
+            connection.recv(1 << 16)
+            connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\nabc".encode())
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=send, args=(listening,)).start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/file"
+        fetch(url, tmp_path / "file", lambda _: None, lambda *_: None, most=100)
+    assert (tmp_path / "file").read_bytes() == b"abc"
 
 
 def test_an_archive_that_was_damaged_since_is_named_and_fetched_again(whole_release, tmp_path, capsys):

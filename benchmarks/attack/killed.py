@@ -1,0 +1,111 @@
+"""Processes that are killed or stopped at random moments: what is started again ends with the same numbers."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.attack.settings import BASE
+from hgpo_gym.envs import TextVectorEnv
+from hgpo_gym.envs.workers import WorkerSubEnvs
+from hgpo_gym.runs.directory import read_metrics
+from tests.checks import killed_run
+from tests.support.small_runs import TINY, numbers
+
+MAZE = "hgpo_gym/SignpostMaze-v0"
+LEAGUE = ["environments=[{name: maze, model: tabular}]", "seeds=2", "algos=[grpo,hgpo]", "jobs=2"]
+Row = tuple[str, int, int]
+
+
+def main(times: int, seed: int) -> list[Row]:
+    """Return a row for each attack: its name, the kills, and how many ended otherwise than undisturbed."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, choice = Path(name), random.Random(seed)
+        return [
+            torchrun(folder, times, seed),
+            command("league", folder, ["league", *BASE, *LEAGUE], times, choice),
+            command("eval", folder, ["eval", *_trained(folder)], times, choice),
+            workers(5 * times, choice),
+        ]
+
+
+def torchrun(folder: Path, times: int, seed: int) -> Row:
+    """Two processes that train together, killed and resumed."""
+    overrides = [*TINY, "trainer.iterations=12", "distributed=ddp", "model.device=cpu"]
+    found = killed_run.compare(folder / "torchrun", overrides, times, seed)
+    print("\n".join(found), flush=True)
+    return "torchrun, two processes killed", times, len(found)
+
+
+def _trained(folder: Path) -> list[str]:
+    run = folder / "trained"
+    subprocess.run([sys.executable, "-m", "hgpo_gym", "train", *BASE, f"run_dir={run}"], check=True, stdout=-3)
+    return [f"run={run}", "evaluation.decoding_seeds=20"]
+
+
+def command(name: str, folder: Path, words: Sequence[str], times: int, choice: random.Random) -> Row:
+    """A command that is killed at random moments, and then left to its end."""
+    results: list[object] = []
+    seconds = 0.0
+    for out, kills in ((folder / f"{name}-whole", 0), (folder / f"{name}-killed", times)):
+        line = [sys.executable, "-m", "hgpo_gym", *words, *([f"out={out}"] if name == "league" else [])]
+        began = time.monotonic()
+        for _ in range(kills):
+            process = subprocess.Popen(line, stdout=-3, stderr=-3, start_new_session=True)
+            time.sleep(choice.uniform(0, seconds))
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        ended = subprocess.run(line, capture_output=True, text=True, check=False)
+        seconds = time.monotonic() - began
+        ended.check_returncode()
+        results.append(_found(out) if name == "league" else _without_seconds(ended.stdout))
+    wrong = int(results[0] != results[1])
+    print(f"{name}, killed {times} times: {results[1] if wrong else 'the same'}", flush=True)
+    return f"{name} killed", times, wrong
+
+
+def _found(out: Path) -> list[tuple[str, object]]:
+    runs = sorted(path.parent for path in out.rglob("metrics.jsonl"))
+    return [(str(run.relative_to(out)), numbers(run)) for run in runs if read_metrics(run)]
+
+
+def _without_seconds(output: str) -> str:
+    return re.sub(r"[\d.]+ (s|ms|min|steps/s|tokens/s)\\b", "", output)
+
+
+def workers(times: int, choice: random.Random) -> Row:
+    """Worker processes that are killed, or stopped for good, between two steps: the texts are those of one process."""
+    wrong = kills = 0
+    for number in range(-(-times // 10)):
+        seed = choice.randrange(2**31)
+        disturbed = list(_episodes(seed, 4, choice if number else None))
+        kills += 10 * bool(number)
+        wrong += disturbed != list(_episodes(seed, 0, None))
+    return "workers killed or stopped", kills, wrong
+
+
+def _episodes(seed: int, count: int, choice: random.Random | None) -> Iterator[object]:
+    """Yield what ten steps of eight environments return; with `choice`, a worker is lost before each step."""
+    env = TextVectorEnv(MAZE, 4, 2, workers=count, worker_timeout=2.0 if count else None)
+    observations, infos = env.reset(seed=seed)
+    yield observations
+    rng = np.random.default_rng(seed)
+    for _ in range(10):
+        if choice is not None:
+            assert isinstance(env._sub_envs, WorkerSubEnvs)
+            lost = choice.choice(env._sub_envs.process_ids)
+            os.kill(lost, choice.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP]))
+        actions = [actions[rng.integers(len(actions))] for actions in infos["admissible_actions"]]
+        observations, rewards, _, _, infos = env.step(actions)
+        yield json.dumps([observations, rewards.tolist()])
+    env.close()
