@@ -1,6 +1,5 @@
 """Processes that are killed or stopped at random moments: what is started again ends with the same numbers."""
 
-import json
 import os
 import random
 import re
@@ -9,13 +8,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks.attack.settings import BASE
 from hgpo_gym.envs import TextVectorEnv
+from hgpo_gym.envs.scienceworld import jvm
 from hgpo_gym.envs.workers import WorkerSubEnvs
 from hgpo_gym.runs.directory import read_metrics
 from tests.checks import killed_run
@@ -35,6 +37,7 @@ def main(times: int, seed: int) -> list[Row]:
             command("league", folder, ["league", *BASE, *LEAGUE], times, choice),
             command("eval", folder, ["eval", *_trained(folder)], times, choice),
             workers(5 * times, choice),
+            java(times, choice),
         ]
 
 
@@ -85,27 +88,48 @@ def _without_seconds(output: str) -> str:
 
 def workers(times: int, choice: random.Random) -> Row:
     """Worker processes that are killed, or stopped for good, between two steps: the texts are those of one process."""
-    wrong = kills = 0
-    for number in range(-(-times // 10)):
-        seed = choice.randrange(2**31)
-        disturbed = list(_episodes(seed, 4, choice if number else None))
-        kills += 10 * bool(number)
-        wrong += disturbed != list(_episodes(seed, 0, None))
-    return "workers killed or stopped", kills, wrong
+
+    def lose(env: TextVectorEnv) -> None:
+        assert isinstance(env._sub_envs, WorkerSubEnvs)
+        signals = [signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP]
+        os.kill(choice.choice(env._sub_envs.process_ids), choice.choice(signals))
+
+    return _disturbed("workers killed or stopped", MAZE, times, choice, lose, workers=4, worker_timeout=5.0)
 
 
-def _episodes(seed: int, count: int, choice: random.Random | None) -> Iterator[object]:
-    """Yield what ten steps of eight environments return; with `choice`, a worker is lost before each step."""
-    env = TextVectorEnv(MAZE, 4, 2, workers=count, worker_timeout=2.0 if count else None)
+def java(times: int, choice: random.Random) -> Row:
+    """ScienceWorld's virtual machine, killed between two steps: the texts are the same."""
+
+    def lose(_env: TextVectorEnv) -> None:
+        assert jvm._MACHINES.jvm is not None
+        jvm._MACHINES.jvm.process.kill()
+
+    return _disturbed("Java machines killed", "hgpo_gym/ScienceWorld-v0", times, choice, lose)
+
+
+def _disturbed(
+    name: str, id: str, times: int, choice: random.Random, lose: Callable[[TextVectorEnv], None], **options: Any
+) -> Row:
+    seed = choice.randrange(2**31)
+    whole = _episode(TextVectorEnv(id, 4, 2), seed, times, lambda _: None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # each loss is announced
+        wrong = int(_episode(TextVectorEnv(id, 4, 2, **options), seed, times, lose) != whole)
+    print(f"{name}: {times} times, texts {'differ' if wrong else 'are the same'}", flush=True)
+    return name, times, wrong
+
+
+def _episode(env: TextVectorEnv, seed: int, steps: int, lose: Callable[[TextVectorEnv], None]) -> list[object]:
+    """Return the texts and rewards of so many steps; `lose` is called before each of them."""
     observations, infos = env.reset(seed=seed)
-    yield observations
+    texts: list[object] = [observations]
     rng = np.random.default_rng(seed)
-    for _ in range(10):
-        if choice is not None:
-            assert isinstance(env._sub_envs, WorkerSubEnvs)
-            lost = choice.choice(env._sub_envs.process_ids)
-            os.kill(lost, choice.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP]))
-        actions = [actions[rng.integers(len(actions))] for actions in infos["admissible_actions"]]
+    for _ in range(steps):
+        if not env.active.any():
+            observations, infos = env.reset()
+        lose(env)
+        actions = [str(rng.choice(actions)) for actions in infos["admissible_actions"]]
         observations, rewards, _, _, infos = env.step(actions)
-        yield json.dumps([observations, rewards.tolist()])
+        texts.append((observations, rewards.tolist()))
     env.close()
+    return texts
