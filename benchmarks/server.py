@@ -75,7 +75,7 @@ def serving(clients: int, folder: Path) -> Iterator[Server]:
     command = [sys.executable, "-m", "hgpo_gym", "serve", "--port", "0", "--access-log"]
     for id, options in OFFERS.items():
         command += ["--env", id, *options]
-    command += ["--sessions-per-client", str(2 * clients), "--idle-timeout", str(IDLE_TIMEOUT)]
+    command += ["--sessions-per-client", str(2 * max(clients, 32)), "--idle-timeout", str(IDLE_TIMEOUT)]
     command += ["--body", str(BODY_LIMIT)]
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -147,32 +147,31 @@ def play_many(numbers: list[int], **settings: object) -> list[tuple[Latencies, l
 def vector_steps(server: Server, count: int = 64, seconds: float = 5) -> None:
     """Print the steps a second of one client with many mazes: a request each, one request for all, and no server."""
     options = {"url": server.url, "env": ENVIRONMENTS[0], "token": server.token, "step_limit": 0}
-    together = TextVectorEnv("hgpo_gym/Remote-v0", count, **options)
-    singles = [RemoteTextEnv(**options) for _ in range(count)]
-    local = TextVectorEnv(ENVIRONMENTS[0], count, max_episode_steps=-1)
-    for env in (*singles, together, local):
-        env.reset(seed=0)
-    action = "look around"  # it is not admissible, so no episode ends
-    ways: dict[str, Callable[[], object]] = {
-        "a request for each step": lambda: [env.step(action) for env in singles],
-        "one request for all": lambda: together.step([action] * count),
-        "without a server": lambda: local.step([action] * count),
+    remote = partial(TextVectorEnv, "hgpo_gym/Remote-v0", **options)
+    ways: dict[str, Callable[[], list[TextVectorEnv]]] = {
+        "a request for each step": lambda: [remote(1) for _ in range(count)],
+        "one request for all": lambda: [remote(count)],
+        "without a server": lambda: [TextVectorEnv(ENVIRONMENTS[0], count, max_episode_steps=-1)],
     }
-    rates = {name: count * calls_a_second(step, seconds) for name, step in ways.items()}
+    rates = {name: count * rounds_a_second(make(), seconds) for name, make in ways.items()}
     print(f"| {count} mazes, one client | steps/s | ratio |\n| --- | ---: | ---: |")
     for name, rate in rates.items():
         print(f"| {name} | {rate:,.0f} | {rate / rates['a request for each step']:.1f} |", flush=True)
-    for env in (*singles, together, local):
-        env.close()
 
 
-def calls_a_second(call: Callable[[], object], seconds: float) -> float:
-    """Return how often a call returns in a second."""
-    began, calls = time.perf_counter(), 0
+def rounds_a_second(envs: list[TextVectorEnv], seconds: float) -> float:
+    """Return how often all environments step in a second, and close them."""
+    for env in envs:
+        env.reset(seed=0)
+    began, rounds = time.perf_counter(), 0
     while time.perf_counter() < began + seconds:
-        call()
-        calls += 1
-    return calls / (time.perf_counter() - began)
+        for env in envs:
+            env.step(["look around"] * env.num_envs)  # not admissible, so no episode ends
+        rounds += 1
+    rate = rounds / (time.perf_counter() - began)
+    for env in envs:
+        env.close()
+    return rate
 
 
 def under_load(server: Server, pool: Pool, clients: int, seconds: float, think: float) -> list[str]:

@@ -20,7 +20,6 @@ PLUGINS: dict[str, Callable[[Path], object]] = {
     "syntax.py": lambda path: path.write_text("def"),
     "leaves.py": lambda path: path.write_text("raise SystemExit(0)"),
     "exits.py": lambda path: path.write_text("import sys; sys.exit('done')"),
-    "raises.py": lambda path: path.write_text("raise BaseException('no Exception')"),
     "circle.py": lambda path: path.write_text("import circle"),
 }
 NAMES = (

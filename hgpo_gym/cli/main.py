@@ -12,6 +12,7 @@ from rich.console import Console
 from hgpo_gym import __version__
 from hgpo_gym.cli import data, new_env
 from hgpo_gym.cli.errors import CommandFailed, memory_explained, mistakes_explained, readers_may_leave, warn_in_one_line
+from hgpo_gym.cli.memory_errors import check_address_space
 from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.plain_text import print_any_text
 from hgpo_gym.server import serve
@@ -260,6 +261,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
 def _with_settings(parsed: argparse.Namespace) -> None:
     with mistakes_explained("play" if parsed.command == "play" else "train"):
+        if parsed.command != "play":
+            check_address_space()
         from hgpo_gym.config.compose import load_config, to_yaml
         from hgpo_gym.config.of_run import load_evaluation
         from hgpo_gym.processes import launched

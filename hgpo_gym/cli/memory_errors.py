@@ -2,6 +2,7 @@
 
 import errno
 import re
+import resource
 import traceback
 
 _SIGNS = re.compile(
@@ -23,9 +24,23 @@ PLACES = {
     "rollouts": ("the episodes of an iteration", f"{_EPISODES}, or env.max_episode_steps"),
     "runs": ("the records of a run", "rollout.num_tasks or rollout.group_size"),
     "analysis": ("the report", "the number of runs that it is of"),
-    "trainers": ("the model and its optimizer", "the size of the model, or train an adapter (model.lora.rank)"),
+    "trainers": ("the model and its optimizer", "the size of the model, or train an adapter by model.lora.rank"),
 }
 """Parts of the package: what takes the memory, and the settings to lower."""
+
+
+_LEAST = 1 << 30
+"""Bytes of address space in which PyTorch can be imported; with fewer it aborts the process."""
+
+
+def check_address_space() -> None:
+    """Raise ValueError if the process is limited to less address space than importing the libraries takes."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < _LEAST:
+        raise ValueError(
+            f"{limit:,} bytes of address space are allowed, and loading PyTorch takes {_LEAST:,}. Raise the limit of "
+            "the shell (ulimit -v) or of the job."
+        )
 
 
 def out_of_memory(error: BaseException) -> str | None:
@@ -34,6 +49,8 @@ def out_of_memory(error: BaseException) -> str | None:
     full = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
     if not full and (isinstance(error, ValueError) or not _SIGNS.search(text[:2000])):
         return None
+    if isinstance(error, MemoryError) and text.endswith("."):
+        return text  # a sentence of this package
     what, settings = _place(error)
     size = _SIZE.search(text)
     # PyTorch's and NumPy's messages have the size; other messages are shown as they are.

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from hgpo_gym.cli.errors import CommandFailed, memory_explained, mistakes_explained
+from hgpo_gym.cli.main import main
 from hgpo_gym.cli.memory_errors import PLACES, out_of_memory
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.memory.keys import KeyChain
@@ -41,6 +42,13 @@ def test_a_system_call_without_memory_is_explained_and_other_errors_are_left(cap
         assert out_of_memory(error) is None
         with pytest.raises(type(error)), memory_explained():
             raise error
+
+
+def test_less_address_space_than_the_libraries_take_is_named(monkeypatch, capsys):
+    monkeypatch.setattr("resource.getrlimit", lambda _: (700 << 20, 700 << 20))
+    with pytest.raises(CommandFailed):
+        main(["train"])
+    assert "734,003,200 bytes of address space are allowed" in capsys.readouterr().err
 
 
 def test_the_settings_that_are_named_exist():
