@@ -168,7 +168,7 @@ def _sender(env: gymnasium.Env[str, str]) -> Callable[[Sequence[Any], Sequence[s
     while isinstance(env, OrderEnforcing | TimeLimit):
         env = env.env
     # Another wrapper may change an action before it arrives.
-    if not isinstance(env, TextEnv) or type(env).send_actions.__func__ is TextEnv.send_actions.__func__:
+    if not isinstance(env, TextEnv) or type(env).send_actions.__func__ is TextEnv.send_actions.__func__:  # type: ignore[attr-defined]
         return None
     return env.send_actions
 

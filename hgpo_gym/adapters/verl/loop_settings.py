@@ -47,7 +47,7 @@ class LoopSettings(SettingsSection):
 
     envs: Annotated[dict[str, dict[str, Any]], Field(min_length=1)]
     seed: NonNegativeInt = 0
-    memory: MemorySettings = MemorySettings(window=2, history_length=2, key="observation")
+    memory: MemorySettings = MemorySettings.model_validate({"window": 2, "history_length": 2, "key": "observation"})
     prompt: Annotated[PromptTemplate, BeforeValidator(_prompt)] = PromptTemplate.named("instruct")
     team: ChoiceSetting = Field(default_factory=lambda: Choice("solo"))
     invalid_action_penalty: NonNegativeFloat = 0.0
