@@ -62,6 +62,7 @@ class PromptTemplate:
         subgoal_line: the text above the prompt if responses have a plan; may use {subgoal}, the current one.
         functions: the functions that a response with a {call} may call, see `tools.Functions`.
         tool_format: how such a call is written: `hermes` (Qwen too), `llama3_json` or `mistral`. Each is read.
+        system: the message of the system before the first prompt; empty for none.
         turn: a later turn of a conversation; may use the placeholders of `first`.
         notes_line: the text above the prompt if responses have notes; may use {notes}.
         notes_request: the text below the prompt where notes are a response of their own.
@@ -83,6 +84,7 @@ class PromptTemplate:
     subgoal_line: str = ""
     functions: list[dict[str, Any]] | None = None
     tool_format: str = "hermes"
+    system: str = ""
     turn: str = "{observation}\n({admissible_actions})"
     notes_line: str = "Notes: {notes}\n"
     notes_request: str = "\nNotes:"

@@ -71,6 +71,7 @@ class Request:
         tools: the functions that the response may call; None where it names the action itself.
         shorter: the prompt without its oldest past step, without its two oldest, and so on, for a policy that cannot
             read all of it. Each is made at its first use.
+        system: the system's message, before all others; empty without one.
         earlier: the conversation before the prompt, oldest turn first; empty if the prompt stands alone.
         opening: the prompt with which the conversation would begin here, see `EarlierTurn`.
     """
@@ -88,6 +89,7 @@ class Request:
     literal_text: str = ""
     tools: Tools | None = None
     shorter: Sequence[str] = field(default=(), compare=False, repr=False)
+    system: str = ""
     earlier: tuple[EarlierTurn, ...] = field(default=(), compare=False, repr=False)
     opening: str = field(default="", compare=False, repr=False)
 
@@ -96,7 +98,10 @@ class Request:
         """Return the conversation as messages of a chat, the prompt last."""
         texts = [text for turn in self.earlier for text in (turn.prompt, turn.response)]
         roles = ("user", "assistant") * (len(self.earlier) + 1)
-        return [{"role": role, "content": text} for role, text in zip(roles, (*texts, self.prompt), strict=False)]
+        system = [{"role": "system", "content": self.system}] if self.system else []
+        return system + [
+            {"role": role, "content": text} for role, text in zip(roles, (*texts, self.prompt), strict=False)
+        ]
 
     @property
     def whole_text(self) -> str:

@@ -21,8 +21,8 @@ from hgpo_gym.policies.response_ends import ResponseEnds, check_stops
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_Text = tuple[str, str, Tools | None]
-"""A prompt, its template's text and its tools, see `Request`."""
+_Text = tuple[str, str, Tools | None, str]
+"""A prompt, its template's text, its tools and the system's message before it, see `Request`."""
 _PROMPT = "prompt 7391"
 """A prompt that no chat template contains."""
 
@@ -86,7 +86,7 @@ class TextTokens:
         self.response_ends = ResponseEnds(self.ends, tuple(stop), self._decode)
         if tokenizer.chat_template is not None:
             ends = self.ends.difference(stop_token_ids)
-            check_prompts(tokenizer, self._as_turn, lambda prompt: self._tokenize([(prompt, None)])[0], ends)
+            check_prompts(tokenizer, self._as_turn, lambda prompt: self._tokenize([(prompt, None, "")])[0], ends)
         self._around = lru_cache(maxsize=16)(self._controls_around_prompts)
         self._response_ids = lru_cache(maxsize=100_000)(self._encode_response)
         self._turns = ConversationTokens(
@@ -109,38 +109,41 @@ class TextTokens:
     def _encode(self, texts: Iterable[_Text]) -> dict[_Text, np.ndarray]:
         """Return the tokens int64[P] of each distinct prompt, without a limit of length."""
         distinct = list(dict.fromkeys(texts))
-        encoded = self._tokenize([(prompt, tools) for prompt, _, tools in distinct])
+        encoded = self._tokenize([(prompt, tools, system) for prompt, _, tools, system in distinct])
         spelled = {}
         for text, ids in zip(distinct, encoded, strict=True):
-            before, after = self._around(text[2])
+            before, after = self._around(*text[2:])
             spelled[text] = np.array(self._controls.spelled_out(ids, text[1], before=before, after=after), np.int64)
         return spelled
 
-    def _tokenize(self, prompts: Sequence[tuple[str, Tools | None]]) -> list[list[int]]:
-        """Return the tokens of prompts with tools, as turns of the user if there is a chat template."""
+    def _tokenize(self, prompts: Sequence[tuple[str, Tools | None, str]]) -> list[list[int]]:
+        """Return the tokens of prompts with tools and a system's message, as turns of the user if there is a chat
+        template."""
         templated = self.tokenizer.chat_template is not None
         texts = [
-            self._as_turn(prompt, tools) if templated else (tools.instructions if tools else "") + prompt
-            for prompt, tools in prompts
+            self._as_turn(prompt, tools, system)
+            if templated
+            else system + (tools.instructions if tools else "") + prompt
+            for prompt, tools, system in prompts
         ]
         encoded = self.tokenizer(texts, add_special_tokens=not templated, return_attention_mask=False)["input_ids"]
         return [ids[: len(ids) - self._appended] for ids in encoded]
 
-    def _controls_around_prompts(self, tools: Tools | None) -> tuple[int, int]:
-        """Return the numbers of control tokens before and after a prompt with these tools."""
-        (ids,) = self._tokenize([(_PROMPT, tools)])
+    def _controls_around_prompts(self, tools: Tools | None, system: str) -> tuple[int, int]:
+        """Return the numbers of control tokens before and after a prompt with these tools and this system's message."""
+        (ids,) = self._tokenize([(_PROMPT, tools, system)])
         places = self._controls.places(ids)
         # Without a template, only the tokenizer adds control tokens, such as begin-of-text.
         before = int((places == np.arange(len(places))).sum())
         if self.tokenizer.chat_template is not None:
-            beginning = self._as_turn(_PROMPT, tools).partition(_PROMPT)[0]
+            beginning = self._as_turn(_PROMPT, tools, system).partition(_PROMPT)[0]
             before = len(self._controls.places(self.tokenizer(beginning, add_special_tokens=False)["input_ids"]))
         return before, len(places) - before
 
     def read_prompts(self, requests: Sequence[Request]) -> list[tuple[np.ndarray, bool]]:
         """Return each prompt's tokens, int64[at most max_prompt_tokens], and True if it had to be cut, or continues one
         that was. A prompt with earlier turns is the whole conversation."""
-        texts = [(_opening(request), request.literal_text, request.tools) for request in requests]
+        texts = [(_opening(request), request.literal_text, request.tools, request.system) for request in requests]
         ids = self._encode(texts)
         cut = {
             text: self._cut(request)
@@ -164,7 +167,7 @@ class TextTokens:
             return ids, turns[-1].tokens is not None and turns[-1].tokens.prompt_cut
 
         def rest(start: int) -> np.ndarray:
-            first = turns[start].opening, literal_text, request.tools
+            first = turns[start].opening, literal_text, request.tools, request.system
             return self._turns.rebuilt(self._encode([first])[first], turns[start:], text, literal_text)
 
         def fits(start: int) -> bool:
@@ -180,7 +183,7 @@ class TextTokens:
         too long without any, the part between its task and its end is cut."""
 
         def encoded(prompt: str) -> np.ndarray:
-            text = prompt, request.literal_text, request.tools
+            text = prompt, request.literal_text, request.tools, request.system
             return self._encode([text])[text]
 
         def fits(prompt: str) -> bool:
@@ -197,21 +200,24 @@ class TextTokens:
         head = _common_beginning(whole, encoded(up_to_task), self.max_prompt_tokens // 2)
         return np.concatenate((whole[:head], whole[head - self.max_prompt_tokens :]))
 
-    def _as_turn(self, prompt: str, tools: Tools | None = None) -> str:
+    def _as_turn(self, prompt: str, tools: Tools | None = None, system: str = "") -> str:
         """Return a prompt as the user's turn. A chat template that does not show tools gets them in the prompt."""
         if tools is None:
-            return self._turn(prompt)
+            return self._turn(prompt, system)
         schemas = self._shown_schemas(tools)
-        return self._turn(tools.instructions + prompt) if schemas is None else self._turn(prompt, tools=schemas)
+        if schemas is None:
+            return self._turn(tools.instructions + prompt, system)
+        return self._turn(prompt, system, tools=schemas)
 
     def _find_shown_schemas(self, tools: Tools) -> list[dict[str, Any]] | None:
         """Return the functions for the chat template; None if it does not show them."""
         schemas: list[dict[str, Any]] = json.loads(tools.schemas)
         return None if self._turn(_PROMPT, tools=schemas) == self._turn(_PROMPT) else schemas
 
-    def _turn(self, prompt: str, **more: Any) -> str:
-        turn = [{"role": "user", "content": prompt}]
-        return render(self.tokenizer, turn, self.chat_template_kwargs, add_generation_prompt=True, **more)
+    def _turn(self, prompt: str, system: str = "", **more: Any) -> str:
+        turns = [{"role": "system", "content": system}] if system else []
+        turns.append({"role": "user", "content": prompt})
+        return render(self.tokenizer, turns, self.chat_template_kwargs, add_generation_prompt=True, **more)
 
     def _encode_response(self, response: str, literal_text: str) -> tuple[int, ...]:
         ids = self.tokenizer(response.removeprefix(self.opened), add_special_tokens=False)["input_ids"]

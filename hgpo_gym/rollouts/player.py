@@ -192,6 +192,7 @@ class Player:
             team_messages=tuple(text for _, text in messages),
             literal_text=template.literal_text,
             tools=None if role == MEMORY else template.tools,
+            system=template.system,
             shorter=ShorterPrompts(template, task, context, wrap),
             earlier=earlier,
             opening=self._opening,

@@ -68,6 +68,7 @@ class Transcript:
                     task=step.task,
                     literal_text=template.literal_text,
                     tools=template.tools,
+                    system=template.system,
                     shorter=shorter,
                     earlier=earlier,
                     opening=opening,

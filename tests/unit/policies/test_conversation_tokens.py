@@ -31,9 +31,9 @@ def continued(request, response, turn):
     return replace(request, prompt=prompt, opening=f"Find it.{prompt}", earlier=(*request.earlier, done), seed=(turn,))
 
 
-def play(policy, turns=TURNS, answer=None):
+def play(policy, turns=TURNS, answer=None, system=""):
     """The records of a conversation: generated, or of given answers."""
-    request, records = Request("Find it." + observation(0), literal_text=LITERAL), []
+    request, records = Request("Find it." + observation(0), literal_text=LITERAL, system=system), []
     for turn in range(1, turns + 1):
         if answer is None:
             (response,) = policy.generate([request], Sampling(max_new_tokens=6))
@@ -146,3 +146,16 @@ def test_a_template_that_changes_earlier_turns_is_refused():
     turn = EarlierTurn("Go.", "go left", None, "Go.")
     with pytest.raises(ValueError, match=r"changes the first turn .* memory=window"):
         tokens.read_prompts([Request("Next.", earlier=(turn,))])
+
+
+@pytest.mark.parametrize("style", ["qwen2.5", "llama3", "none"])
+def test_the_systems_message_stands_before_the_conversation(style):
+    policy = make(style)
+    request, records = play(policy, 3, lambda turn: f"go {turn}", system="Be brief.\n")
+    assert all(continues(later, record) for record, later in itertools.pairwise(records))
+    text = policy._decode(policy.read_prompts([request])[0][0].tolist())
+    assert text.count("Be brief.") == 1
+    assert text.index("Be brief.") < text.index("Find it.")
+    assert request.messages[0] == {"role": "system", "content": "Be brief.\n"}
+    with pytest.raises(ValueError, match="refuses a prompt"):
+        make("gemma").read_prompts([request])
