@@ -51,6 +51,7 @@ def make(style, **options):
     return LanguageModelPolicy(model, tokenizer, **options)
 
 
+@pytest.mark.promise("A conversation is trained on the tokens that were generated, with five styles of chat templates.")
 @pytest.mark.parametrize("style", [*STYLES, "none"])
 def test_a_conversation_is_trained_on_as_it_was_generated(style):
     policy = make(style, max_prompt_tokens=8000)

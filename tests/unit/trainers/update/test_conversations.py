@@ -85,6 +85,7 @@ def assert_same(records, batch, **options):
     assert metrics == pytest.approx(step_metrics, abs=1e-6, rel=1e-6)
 
 
+@pytest.mark.promise("trainer.rows=episode has the loss and gradient of rows=step, for every objective.")
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_every_objective_has_the_same_loss_and_gradient(records, batch, name):
     assert_same(records, batch, objective=name, max_batch_tokens=70)
