@@ -96,11 +96,15 @@ def check_roles(run: RunSettings) -> None:
 
 
 def check_keys(run: RunSettings) -> None:
-    """Raise ValueError if similar observations are to have one key in a team, whose keys depend on messages too."""
-    if run.memory.similarity is not None and run.team.name != "solo":
+    """Raise ValueError if observations are to be merged, and keys of several roles depend on messages too."""
+    if run.memory.similarity is None:
+        return
+    compacts = run.memory.make().template(run.prompt).notes == "apart"
+    if compacts or run.team.name != "solo":
+        several = f"memory={run.memory.name} with its role memory" if compacts else f"team={run.team.name}"
         raise ValueError(
-            f"memory.similarity={run.memory.similarity} merges what an agent by itself observes, and keys of "
-            f"team={run.team.name} depend on messages too. Choose team=solo, or memory.similarity=null."
+            f"memory.similarity={run.memory.similarity} merges what an agent by itself observes, and keys of {several} "
+            "depend on messages too. Choose memory.similarity=null."
         )
 
 

@@ -37,6 +37,7 @@ REFUSED = {
     f"{PLAN} prompt.subgoals=[]": r"subgoals=\[\]: with engine\.constrain=admissible there is nothing to choose",
     f"{PLAN} team=actor_checker team.hints=[again]": "team=actor_checker: prompt.subgoals are for an agent by itself",
     f"{TEAM} memory.similarity=0.9": r"memory\.similarity=0\.9 merges .* keys of team=planner_actor depend on messages",
+    "memory=notes memory.every=3 memory.similarity=0.9": "keys of memory=notes with its role memory depend on messages",
     f"{PLAN} model=tabular": "model=tabular writes no text for the plans",
     f"{TEAM} team.weights=adapter": r"team\.weights=adapter: model\.lora\.rank=null makes no adapter\. Set a rank",
     f"{TEAM} team.weights=adapter {LORA} engine=vllm": r"engine=vllm has one set of weights\. Set engine=transformers",
