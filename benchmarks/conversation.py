@@ -1,6 +1,6 @@
 """The cost of a whole conversation in the prompt, beside a window of two steps: an iteration of ALFWorld, in its parts.
 
-    python -m benchmarks.conversation --turns 40 --episodes 2
+    python -m benchmarks.conversation --turns 40 --episodes 1
 
 A model with random weights plays each task for all turns. Each line is a process of its own: seconds of the rollout and
 of the update, response tokens a second, and the memory that the update adds. Ratios are to window=2.
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Prints a line a kind."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=40)
-    parser.add_argument("--episodes", type=int, default=2)
+    parser.add_argument("--episodes", type=int, default=1)
     parser.add_argument("--hidden-size", type=int, default=128)
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--kind", choices=KINDS, help="measure this alone, and print it as JSON")
