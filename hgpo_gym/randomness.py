@@ -50,3 +50,5 @@ class RandomStream(IntEnum):
     """(seed): estimator bias by continuations: the random actions where none are listed."""
     CRITIC = 18
     """(seed, column): a critic's first weights; (seed, iteration, column): the order in which it learns."""
+    CREDIT_BENCHMARK = 19
+    """(seed, environment): the benchmark of credit assignment: its tasks, ...; with (stage, task): ... its episodes."""

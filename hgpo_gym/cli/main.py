@@ -26,6 +26,7 @@ COMMANDS = {
     "eval": "evaluate a model, an endpoint, the expert or random actions on all tasks of a split",
     "warmstart": "train a model to imitate episodes (behaviour cloning) and save it",
     "estimator-bias": "measure bias and variance of the advantage estimators where true advantages can be computed",
+    "creditbench": "score credit-assignment methods where true advantages are known",
     "play": "act in an environment by hand and see the context keys",
     "report": "write a page with the curves, tables and intervals of finished runs",
     "health": "show what went wrong in a run, the likely cause and the setting to try",
@@ -76,6 +77,11 @@ EXAMPLES = {
         "hgpo-gym estimator-bias env.plates=true env.max_episode_steps=200",
         "hgpo-gym estimator-bias env=alfworld env.split=generated 'bias.group_sizes=[4,8,16]' bias.episodes=256",
     ],
+    "creditbench": [
+        "hgpo-gym creditbench gigpo hgpo nested_bellman",
+        "hgpo-gym creditbench --csv my_method.csv",
+        "hgpo-gym creditbench --out leaderboard.csv",
+    ],
     "report": ["hgpo-gym report runs/compare-signpost_maze", "hgpo-gym report runs/first runs/second --out runs/both"],
     "health": ["hgpo-gym health runs/signpost_maze-hgpo-seed0"],
     "inspect": [
@@ -118,6 +124,17 @@ def directory(argument: str) -> Path:
     if value and not Path(argument).exists() and Path(value).exists():
         raise argparse.ArgumentTypeError(f"write the directory alone, {value} instead of {argument}")
     return Path(argument)
+
+
+def add_creditbench_arguments(command: argparse.ArgumentParser) -> None:
+    """Add the arguments of `hgpo-gym creditbench`."""
+    command.add_argument("methods", nargs="*", metavar="METHOD", help="estimators by name (all that can be scored)")
+    command.add_argument("--csv", type=Path, metavar="FILE", help="the advantages of a method from elsewhere")
+    command.add_argument("--seed", type=int, default=0, help="of the probes; 0 has the public ones (0)")
+    command.add_argument("--out", type=Path, metavar="FILE", help="also write the table as CSV")
+    command.add_argument(
+        "--plugins", nargs="+", default=[], metavar="FILE", help="your own code that registers methods"
+    )
 
 
 def add_report_arguments(command: argparse.ArgumentParser) -> None:
@@ -195,6 +212,7 @@ COMMAND_ARGUMENTS = {
     "inspect": OwnArguments(add_inspect_arguments, "hgpo_gym.cli.looking:inspect"),
     "export": OwnArguments(add_export_arguments, "hgpo_gym.cli.models:export"),
     "import-gguf": OwnArguments(add_import_gguf_arguments, "hgpo_gym.cli.models:import_gguf"),
+    "creditbench": OwnArguments(add_creditbench_arguments, "hgpo_gym.cli.creditbench:creditbench"),
     "data": OwnArguments(data.add_arguments, "hgpo_gym.cli.data:data"),
     "new-env": OwnArguments(new_env.add_arguments, "hgpo_gym.cli.new_env:new_env"),
     "serve": OwnArguments(serve.add_arguments, "hgpo_gym.server.serve:serve"),

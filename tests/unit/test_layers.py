@@ -19,6 +19,7 @@ SERVING = {"fastapi", "starlette", "uvicorn"}
     [
         ("hgpo_gym", TRAINING | SERVING | {"gymnasium", "numpy"}),
         ("hgpo_gym.advantages", TRAINING | SERVING | {"gymnasium"}),
+        ("hgpo_gym.creditbench", TRAINING | SERVING | {"gymnasium"}),
         ("hgpo_gym.memory", TRAINING | SERVING | {"gymnasium"}),
         ("hgpo_gym.envs", TRAINING | SERVING | {"alfworld", "textworld"}),
         ("hgpo_gym.client.env", TRAINING | SERVING),

@@ -7,7 +7,7 @@ import numpy as np
 
 from hgpo_gym.advantages import estimate
 from hgpo_gym.advantages.batch import StepBatch
-from hgpo_gym.analysis.estimator_bias.measure import Truth
+from hgpo_gym.creditbench.measure import Truth
 
 RETURNS = "restart_returns"
 """The extra column, float64[N, R], of what R restarts from the state before each step earned."""

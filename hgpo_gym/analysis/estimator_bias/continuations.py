@@ -8,7 +8,7 @@ import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.analysis.estimator_bias.comparison import RETURNS, BiasComparison, Settings, Stage, split_rows
-from hgpo_gym.analysis.estimator_bias.measure import Truth
+from hgpo_gym.creditbench.measure import Truth
 from hgpo_gym.envs.base import Snapshot, TextEnv
 from hgpo_gym.memory.keys import chain_keys, hash_text, key_function
 from hgpo_gym.randomness import RandomStream

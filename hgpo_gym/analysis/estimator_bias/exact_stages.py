@@ -9,11 +9,11 @@ import numpy as np
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.statistics import discounted_returns
 from hgpo_gym.analysis.estimator_bias.comparison import RETURNS, BiasComparison, Settings, Stage, split_rows
-from hgpo_gym.analysis.estimator_bias.decision_process import NOWHERE, DecisionProcess, Dynamics, Situations, unfold
-from hgpo_gym.analysis.estimator_bias.exact import Values, context_bias, solve, success_rate
-from hgpo_gym.analysis.estimator_bias.measure import Truth
-from hgpo_gym.analysis.estimator_bias.policies import stages_of_training
-from hgpo_gym.analysis.estimator_bias.simulate import Steps, restart, roll_out
+from hgpo_gym.creditbench.decision_process import NOWHERE, DecisionProcess, Dynamics, Situations, unfold
+from hgpo_gym.creditbench.exact import Values, context_bias, solve, success_rate
+from hgpo_gym.creditbench.measure import Truth
+from hgpo_gym.creditbench.policies import stages_of_training
+from hgpo_gym.creditbench.simulate import Steps, restart, roll_out
 from hgpo_gym.randomness import RandomStream
 
 

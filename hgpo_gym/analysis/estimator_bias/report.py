@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from hgpo_gym.analysis.estimator_bias.comparison import Stage
-from hgpo_gym.analysis.estimator_bias.measure import Errors
 from hgpo_gym.analysis.report.intervals import student_quantile
+from hgpo_gym.creditbench.measure import Errors
 
 SMALLEST = 1e-2
 """The smallest number in the picture: a measured squared bias scatters around 0 if the true one is 0."""

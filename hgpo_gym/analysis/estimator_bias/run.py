@@ -11,9 +11,9 @@ from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt
 from hgpo_gym.advantages import ESTIMATORS, needed_with, with_bases
 from hgpo_gym.analysis.estimator_bias import continuations, exact_stages
 from hgpo_gym.analysis.estimator_bias.comparison import BiasComparison, Stage
-from hgpo_gym.analysis.estimator_bias.decision_process import Dynamics, KnownRules
-from hgpo_gym.analysis.estimator_bias.measure import measure
 from hgpo_gym.analysis.estimator_bias.report import Finding, draw, show, write_csv
+from hgpo_gym.creditbench.decision_process import Dynamics, KnownRules
+from hgpo_gym.creditbench.measure import measure
 from hgpo_gym.envs.base import TextEnv
 from hgpo_gym.envs.registration import make
 from hgpo_gym.memory.forms.window import Window

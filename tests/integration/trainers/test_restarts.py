@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hgpo_gym.analysis.estimator_bias.decision_process import Situations, unfold
-from hgpo_gym.analysis.estimator_bias.exact import solve
-from hgpo_gym.analysis.estimator_bias.policies import uniform_policy
 from hgpo_gym.config.compose import load_config
+from hgpo_gym.creditbench.decision_process import Situations, unfold
+from hgpo_gym.creditbench.exact import solve
+from hgpo_gym.creditbench.policies import uniform_policy
 from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.envs.registration import make
 from hgpo_gym.memory import ContextWrapper

@@ -9,14 +9,14 @@ from hgpo_gym.advantages import estimate
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.statistics import discounted_returns
 from hgpo_gym.analysis.estimator_bias import continuations, exact_stages
-from hgpo_gym.analysis.estimator_bias.decision_process import Situations, unfold
-from hgpo_gym.analysis.estimator_bias.exact import baseline, context_bias, solve, success_rate
-from hgpo_gym.analysis.estimator_bias.measure import Truth, measure
-from hgpo_gym.analysis.estimator_bias.policies import improved, stages_of_training, uniform_policy
 from hgpo_gym.analysis.estimator_bias.run import BiasResult, BiasSettings, measure_bias
-from hgpo_gym.analysis.estimator_bias.simulate import roll_out
 from hgpo_gym.analysis.report.intervals import student_quantile
 from hgpo_gym.config.compose import load_config
+from hgpo_gym.creditbench.decision_process import Situations, unfold
+from hgpo_gym.creditbench.exact import baseline, context_bias, solve, success_rate
+from hgpo_gym.creditbench.measure import Truth, measure
+from hgpo_gym.creditbench.policies import improved, stages_of_training, uniform_policy
+from hgpo_gym.creditbench.simulate import roll_out
 from hgpo_gym.envs import TextEnv, Turn
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.signpost_maze import Position, SignpostMazeEnv

@@ -6,9 +6,9 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from hgpo_gym.analysis.estimator_bias.decision_process import Situations, unfold
-from hgpo_gym.analysis.estimator_bias.exact import solve, success_rate
-from hgpo_gym.analysis.estimator_bias.policies import uniform_policy
+from hgpo_gym.creditbench.decision_process import Situations, unfold
+from hgpo_gym.creditbench.exact import solve, success_rate
+from hgpo_gym.creditbench.policies import uniform_policy
 from hgpo_gym.envs.gym_cards.blackjack import FACES, Blackjack, Total, dealer_scores
 from hgpo_gym.envs.gym_cards.env import GymCardsEnv
 from hgpo_gym.envs.gym_cards.formulas import FormulaPrefix, advance, completion, python_value, values

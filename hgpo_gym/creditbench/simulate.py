@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hgpo_gym.analysis.estimator_bias.decision_process import NOWHERE, DecisionProcess
+from hgpo_gym.creditbench.decision_process import NOWHERE, DecisionProcess
 
 
 @dataclass(frozen=True)

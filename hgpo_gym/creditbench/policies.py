@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hgpo_gym.analysis.estimator_bias.decision_process import DecisionProcess, Situations
-from hgpo_gym.analysis.estimator_bias.exact import solve
+from hgpo_gym.creditbench.decision_process import DecisionProcess, Situations
+from hgpo_gym.creditbench.exact import solve
 
 STEP_SIZE = 0.05
 

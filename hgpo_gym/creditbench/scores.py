@@ -1,0 +1,268 @@
+"""Scores of a credit-assignment method on the probes."""
+
+import csv
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from hgpo_gym.advantages import ESTIMATORS, estimate, needed_with
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.statistics import joint_labels, mean_of_group
+from hgpo_gym.creditbench.data import GROUP_SIZES, SUPPLIED, Probe
+from hgpo_gym.creditbench.measure import Truth, measure
+from hgpo_gym.creditbench.probes import probes
+
+Method = Callable[[StepBatch], np.ndarray]
+"""Returns the advantages float64[N] of a batch."""
+RESAMPLES = 1000
+MEASURES = ("signs", "rank", "bias2", "variance", "nonzero", "microseconds", "ceiling")
+"""The scores beside the cosine, see `Result`."""
+HEADER = ("probe", "group_size", "row", "advantage")
+"""The columns of a file of advantages."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """The scores of a method on one probe with one group size.
+
+    Attributes:
+        probe, group_size: the environment and stage, and the episodes of a group.
+        cosine: of advantages and truth over all steps, 1 at best. A common factor does not change it.
+        signs: the share of right signs among steps whose truth has one; a 0 counts half.
+        bias2, variance: after the best common factor, in units of the truth's mean square; NaN if it is not positive.
+        rank: Spearman's correlation inside task groups, the mean over groups whose truth differs.
+        nonzero: the share of steps with an advantage other than 0.
+        microseconds: a step.
+        ceiling: the cosine that a second draw of the truth would have, 1 where the truth is exact.
+        by_task: float64[tasks, 3], sums of advantage^2, advantage * truth and truth^2 less its variance.
+    """
+
+    probe: str
+    group_size: int
+    cosine: float
+    signs: float
+    bias2: float
+    variance: float
+    rank: float
+    nonzero: float
+    microseconds: float
+    ceiling: float
+    by_task: np.ndarray
+
+
+@dataclass(frozen=True)
+class Score:
+    """All results of a method.
+
+    Attributes:
+        name: of the method.
+        results: one for each probe and group size.
+    """
+
+    name: str
+    results: Sequence[Result]
+
+    def mean(self, measure_name: str) -> float:
+        """Return the mean of a field of `Result` over the environments, each the mean of its stages and group sizes."""
+        by_environment: dict[str, list[float]] = {}
+        for result in self.results:
+            by_environment.setdefault(result.probe.partition("/")[0], []).append(getattr(result, measure_name))
+        return float(np.mean([np.mean(values) for values in by_environment.values()]))
+
+    @property
+    def value(self) -> float:
+        """The headline: the mean cosine."""
+        return self.mean("cosine")
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of `value`, a bootstrap over the tasks of each environment."""
+        generator = np.random.default_rng(0)
+        environments: dict[str, list[np.ndarray]] = {}
+        for result in self.results:
+            environments.setdefault(result.probe.partition("/")[0], []).append(result.by_task)
+        means = np.zeros(RESAMPLES)
+        for sums in environments.values():
+            tasks = len(sums[0])
+            drawn = generator.integers(tasks, size=(RESAMPLES, tasks))
+            totals = np.stack(sums)[:, drawn].sum(axis=2)  # [results, resamples, 3]
+            means += _cosine(totals[..., 0], totals[..., 1], totals[..., 2]).mean(axis=0) / len(environments)
+        low, high = np.quantile(means, (0.025, 0.975))
+        return float(low), float(high)
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        parts = (f"{name} {self.mean(name):.3f}" for name in MEASURES)
+        return f"{self.name}: {self.value:.3f} (95 % {low:.3f} to {high:.3f}); {', '.join(parts)}"
+
+
+def score(method: Method, *, name: str, on: Sequence[Probe] | None = None) -> Score:
+    """Score a function `(StepBatch) -> advantages float64[N]` on the public probes, or on others.
+
+    Raises:
+        ValueError: it returns a wrong number of advantages, or some that are no finite numbers.
+    """
+    return Score(name, list(_results(method, name, probes() if on is None else on)))
+
+
+def score_estimators(names: Sequence[str], on: Sequence[Probe]) -> list[Score]:
+    """Score registered estimators with their default options, the best first.
+
+    Raises:
+        ValueError: one that is unknown, or needs a column that probes do not have.
+    """
+    for name in names:
+        ESTIMATORS.find(name)
+        if missing := set(needed_with(name, {})) - set(SUPPLIED):
+            raise ValueError(
+                f"{name} needs the column {min(missing)!r}, and probes have {', '.join(SUPPLIED)}. Leave it out."
+            )
+    scores = [score(partial(_estimate, name), name=name, on=on) for name in names]
+    return sorted(scores, key=lambda each: -each.value)
+
+
+def scorable() -> list[str]:
+    """Return the names of the estimators that need no more columns than probes have."""
+    return [name for name in ESTIMATORS if set(needed_with(name, {})) <= set(SUPPLIED)]
+
+
+def _estimate(name: str, batch: StepBatch) -> np.ndarray:
+    return estimate(name, batch)
+
+
+def score_file(path: str | Path, *, name: str | None = None, on: Sequence[Probe] | None = None) -> Score:
+    """Score the advantages of a method from elsewhere.
+
+    Args:
+        path: a CSV with the columns `probe`, `group_size`, `row`, `advantage`: a row for each row of each probe and
+            group size, in any order. `write_template` writes such a file.
+        name: of the method; by default the file's.
+        on: the probes; by default the public ones.
+
+    Raises:
+        ValueError: a wrong column, a value that is no finite number, a row that is missing, unknown or repeated.
+    """
+    on = probes() if on is None else on
+    advantages = {(probe.name, size): np.full(_length(probe), np.nan) for probe in on for size in GROUP_SIZES}
+    with Path(path).open(newline="", encoding="utf-8") as file:
+        reader = csv.reader(file)
+        if tuple(header := next(reader, [])) != HEADER:
+            raise ValueError(f"{path}: its first line is {','.join(header)!r}, and should be {','.join(HEADER)!r}.")
+        for line, cells in enumerate(reader, start=2):
+            _take(advantages, cells, f"{path}, line {line}")
+    for (probe, size), values in advantages.items():
+        if (missing := np.flatnonzero(np.isnan(values))).size:
+            raise ValueError(
+                f"{path}: {probe} with group_size {size} lacks {missing.size} of {len(values)} rows, the first is row "
+                f"{missing[0]}."
+            )
+    calls = iter(advantages.values())
+    return score(lambda _: next(calls), name=name or Path(path).stem, on=on)
+
+
+def write_template(path: str | Path, method: Method, on: Sequence[Probe] | None = None) -> None:
+    """Write the advantages of a function as a file for `score_file`."""
+    with Path(path).open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(HEADER)
+        for probe in probes() if on is None else on:
+            for size in GROUP_SIZES:
+                values = method(probe.batch(size)).tolist()
+                writer.writerows((probe.name, size, row, value) for row, value in enumerate(values))
+
+
+def _take(advantages: dict[tuple[str, int], np.ndarray], cells: Sequence[str], place: str) -> None:
+    """Put the advantage of one line of a file into its place."""
+    try:
+        probe, size, row, value = cells[0], int(cells[1]), int(cells[2]), float(cells[3])
+    except (IndexError, ValueError):
+        raise ValueError(f"{place}: {','.join(cells)!r} is not {','.join(HEADER)}.") from None
+    if (values := advantages.get((probe, size))) is None or not 0 <= row < len(values):
+        raise ValueError(f"{place}: there is no row {row} of {probe} with group_size {size}.")
+    if not np.isfinite(value):
+        raise ValueError(f"{place}: the advantage is {value}, not a finite number.")
+    if not np.isnan(values[row]):
+        raise ValueError(f"{place}: row {row} of {probe} with group_size {size} stands there twice.")
+    values[row] = value
+
+
+def _results(method: Method, name: str, on: Sequence[Probe]) -> Iterator[Result]:
+    for probe in on:
+        for size in GROUP_SIZES:
+            batch = probe.batch(size)
+            began = time.perf_counter()
+            returned = method(batch)
+            seconds = time.perf_counter() - began
+            yield _result(probe, size, batch, _checked(returned, name, probe, size), 1e6 * seconds / len(batch))
+
+
+def _checked(returned: np.ndarray, name: str, probe: Probe, size: int) -> np.ndarray:
+    values, place = np.asarray(returned, dtype=np.float64), f"{name} on {probe.name} with group_size {size}"
+    if values.shape != (_length(probe),):
+        raise ValueError(f"{place}: advantages of shape {values.shape}, expected ({_length(probe)},): one a step.")
+    if (wrong := np.flatnonzero(~np.isfinite(values))).size:
+        raise ValueError(f"{place}: the advantage of row {wrong[0]} is {values[wrong[0]]}, not a finite number.")
+    return values
+
+
+def _result(probe: Probe, size: int, batch: StepBatch, values: np.ndarray, microseconds: float) -> Result:
+    true, noise = probe.columns["advantage"], probe.columns["standard_error"].astype(np.float64) ** 2
+    task = probe.columns["task"]
+    truth = Truth(
+        advantage=true,
+        variance=noise,
+        noise=np.zeros(len(true)),
+        history=probe.columns["history"],
+        group=batch.group,
+        drawn=batch.group,
+        step=batch.step,
+    )
+    errors = measure(values, truth, fit_scale=True)
+    by_task = np.stack(
+        [np.bincount(task, weights=each) for each in (values**2, values * true, true**2 - noise)], axis=1
+    )
+    total = by_task.sum(axis=0)
+    return Result(
+        probe=probe.name,
+        group_size=size,
+        cosine=float(_cosine(total[0], total[1], total[2])),
+        signs=errors.sign_agreement,
+        bias2=errors.bias2,
+        variance=errors.variance,
+        rank=_rank_correlation(values, true, batch.group_labels),
+        nonzero=float(np.mean(values != 0)),
+        microseconds=microseconds,
+        ceiling=float(np.sqrt(total[2] / (total[2] + noise.sum()))),
+        by_task=by_task,
+    )
+
+
+def _cosine(square: np.ndarray, product: np.ndarray, true_square: np.ndarray) -> np.ndarray:
+    """Return the cosine from sums of squares and products; 0 if all advantages are 0."""
+    length = np.sqrt(square * true_square)
+    return np.where(length > 0, product / np.where(length > 0, length, 1.0), 0.0)
+
+
+def _rank_correlation(values: np.ndarray, true: np.ndarray, groups: np.ndarray) -> float:
+    """Return the mean over groups of Spearman's correlation, 0 where all values of a group are equal."""
+    ranks = [_centred_ranks(each, groups) for each in (values, true)]
+    products = [np.bincount(groups, weights=one * other) for one, other in (ranks, ranks[:1] * 2, ranks[1:] * 2)]
+    differ = products[2] > 0
+    length = np.sqrt(products[1] * products[2])[differ]
+    return float(np.mean(np.where(length > 0, products[0][differ] / np.where(length > 0, length, 1.0), 0.0)))
+
+
+def _centred_ranks(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Return each value's rank in its group less the group's mean rank, ties by their mean rank, float64[N]."""
+    rank = np.empty(len(values))
+    rank[np.lexsort((values, groups))] = np.arange(len(values))
+    rank = mean_of_group(rank, joint_labels(groups, np.unique(values, return_inverse=True)[1]))
+    return rank - mean_of_group(rank, groups)
+
+
+def _length(probe: Probe) -> int:
+    return len(probe.columns["advantage"])
