@@ -63,10 +63,9 @@ def command(name: str, folder: Path, words: Sequence[str], times: int, choice: r
         line = [sys.executable, "-m", "hgpo_gym", *words, *([f"out={out}"] if name == "league" else [])]
         began = time.monotonic()
         for _ in range(kills):
-            process = subprocess.Popen(line, stdout=-3, stderr=-3, start_new_session=True)
+            process = subprocess.Popen(line, stdout=-3, stderr=-3)
             time.sleep(choice.uniform(0, seconds))
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
+            killed_run.kill_family(process.pid)
             process.wait()
         ended = subprocess.run(line, capture_output=True, text=True, check=False)
         seconds = time.monotonic() - began

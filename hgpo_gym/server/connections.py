@@ -32,6 +32,8 @@ class BoundedConnection(H11Protocol):
         transport.set_write_buffer_limits(high=0)
         # Without a client the peer has left already: its requests would count for nobody.
         if self.client is None or len(self.connections) > self.most or self._from_this_address() > -(-self.most // 2):
+            # Now, and not when the loop reports its end: of many that arrive at once, the refused ones do not count.
+            self.connections.discard(self)
             transport.abort()
         else:
             self._allow("head", HEAD_TIMEOUT)

@@ -5,7 +5,6 @@ the others while it trains, evaluates and saves a checkpoint after every iterati
 checkpoint must be intact; at the end all metrics and evaluations must be those of an undisturbed run.
 """
 
-import os
 import re
 import shutil
 import signal
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import psutil
 import torch
 
 from hgpo_gym.config.compose import load_run
@@ -100,12 +100,11 @@ def undisturbed(run_dir: Path, overrides: Sequence[str]) -> Whole:
 
 
 def start(run_dir: Path, overrides: Sequence[str]) -> "subprocess.Popen[str]":
-    """A process that trains, or goes on; it leads a group."""
+    """A process that trains, or goes on."""
     alone = not any(override.startswith("distributed=") for override in overrides)
     launcher = [] if alone else ["torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m"]
     return subprocess.Popen(
         [sys.executable, "-u", "-m", *launcher, "hgpo_gym", "train", *overrides, *ALWAYS, f"run_dir={run_dir}"],
-        start_new_session=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -132,18 +131,26 @@ def finish(process: "subprocess.Popen[str]") -> None:
 def kill(run_dir: Path, overrides: Sequence[str], moment: Moment) -> None:
     """Start the run, kill it at that moment; one of its start comes early where it starts faster than it did alone."""
     process = start(run_dir, overrides)
-    timer = threading.Timer(moment.seconds, os.killpg, (process.pid, signal.SIGKILL))
+    timer = threading.Timer(moment.seconds, kill_family, (process.pid,))
     if moment.iteration is None:
         timer.start()
         says(process, 0)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        kill_family(process.pid)
     elif says(process, moment.iteration):
         timer.start()
     process.communicate()
     timer.cancel()
     if process.returncode != -signal.SIGKILL:
         raise RuntimeError(f"The run ended before it was killed, {moment}: give it more iterations.")
+
+
+def kill_family(process_id: int) -> None:
+    """Kill a process and all that it has started, which torchrun puts in sessions of their own."""
+    with suppress(psutil.NoSuchProcess):
+        leader = psutil.Process(process_id)
+        for process in (leader, *leader.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 def state_of(run_dir: Path, overrides: Sequence[str]) -> str:
