@@ -59,7 +59,7 @@ def test_leaders_are_those_of_the_definition(kind):
     words = ["lamp", "desk", "a", "the", "red", "drawer"]
     texts = list({" ".join(generator.choice(words, generator.integers(9))) for _ in range(80)})
     if kind == "difflib":  # from 200 characters on it ignores the frequent ones
-        texts = [text + " shelf" * 40 for text in texts]
+        texts = [text + " shelf" * 40 for text in texts[:30]]
     for threshold in (0.0, 0.3, 0.6, 0.75, 0.9, 1.0):
         found: list[int] = []
         for index, text in enumerate(texts):
