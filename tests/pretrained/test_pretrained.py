@@ -191,8 +191,11 @@ def test_the_adapter_and_the_exported_model_say_what_the_trained_policy_says(run
 def test_a_conversation_of_tool_calls_trains_for_two_iterations(smollm2, tmp_path, capsys):
     """SmolLM2's chat template shows no tools: the functions stand at the start of the first prompt."""
     settings = ["model=pretrained", f"model.path={smollm2}", "memory=conversation", "prompt=tools"]
+    small = ["trainer.rows=episode", "env.max_episode_steps=2", "rollout.num_tasks=1", "rollout.group_size=2"]
     run_dir = tmp_path / "run"
-    status, _, err = command(capsys, "train", *TRAINING, *settings, f"run_dir={run_dir}", "trainer.iterations=2")
+    status, _, err = command(
+        capsys, "train", *TRAINING, *settings, *small, f"run_dir={run_dir}", "trainer.iterations=2"
+    )
     assert (status, err) == (0, "")
     assert [line["valid_action_rate"] for line in training_numbers(run_dir)] == [1.0, 1.0]
     conversation = saved.load(run_dir / "rollouts", 2).conversations[0]
