@@ -10,7 +10,7 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 from docs_site.cards import cards, columns, families
-from docs_site.creditbench import leaderboard
+from docs_site.creditbench import leaderboard, validity
 from docs_site.environments import environments, facts, options, splits
 from docs_site.formulas import draw_formulas
 from docs_site.groups import groups
@@ -29,6 +29,7 @@ PARTS: dict[str, Callable[[str], str]] = {
     "commands": commands,
     "configuration": configuration,
     "creditbench": leaderboard,
+    "creditbench_validity": validity,
     "environments": environments,
     "facts": facts,
     "headline": headline,
