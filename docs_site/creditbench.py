@@ -24,8 +24,8 @@ def validity(_: str = "") -> str:
             success[run["environment"]][run["algorithm"]].append(float(run["while_training"]))
     rows = []
     for environment, methods in success.items():
-        pairs = [(score[method], np.mean(values)) for method, values in methods.items()]
-        correlation = float(np.corrcoef(np.transpose(pairs))[0, 1])
+        pairs = [(score[method], float(np.mean(values))) for method, values in methods.items()]
+        correlation = float(np.corrcoef(np.array(pairs).T)[0, 1])
         # Fisher's z of so few methods has a standard error of 1 / sqrt(n - 3).
         low, high = np.tanh(np.arctanh(correlation) + np.array([-1.96, 1.96]) / np.sqrt(len(pairs) - 3))
         rows.append((environment, str(len(pairs)), f"{correlation:.2f} ({low:.2f} to {high:.2f})"))
