@@ -36,5 +36,5 @@ def test_an_agent_with_notes_solves_a_maze_that_no_window_of_two_steps_does(tmp_
     # Without the sign one of three doors is right.
     assert success["notes"] > 0.7 > 0.6 > success["window"]
     capsys.readouterr()
-    main(["inspect", str(tmp_path / "notes")])
-    assert "notes before" in capsys.readouterr().out
+    main(["inspect", str(tmp_path / "notes"), "--task", "1", "--step", "1.3"])
+    assert "- Notes: green" in capsys.readouterr().out
