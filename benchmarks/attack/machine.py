@@ -30,11 +30,11 @@ def little_memory(times: int, choice: random.Random) -> tuple[str, int, int]:
         limit, model = choice.randrange(700, 6000) * MIB, choice.choice(MODELS)
         with tempfile.TemporaryDirectory() as folder:
             ended = _train(Path(folder) / "run", model, limit=limit)
-        said = ended.stdout + ended.stderr
-        explained = ended.returncode in (1, 2) and re.search("memory", said) and "Traceback" not in said
+        output = ended.stdout + ended.stderr
+        explained = ended.returncode in (1, 2) and re.search("memory", output) and "Traceback" not in output
         if ended.returncode and not explained:
             wrong += 1
-            print(f"{limit // MIB} MiB, {model[0]}: {ended.returncode}: {said[-300:]}", flush=True)
+            print(f"{limit // MIB} MiB, {model[0]}: {ended.returncode}: {output[-300:]}", flush=True)
     return "little memory", times, wrong
 
 

@@ -142,13 +142,15 @@ def hostile_replies(server: ServerProcess, count: int, seed: int) -> tuple[str, 
     def changing(request: httpx.Request) -> httpx.Response:
         reply = httpx.request(request.method, request.url, content=request.read(), headers=request.headers)
         if choice.random() < 0.5 or not reply.content:
-            return httpx.Response(reply.status_code, headers=reply.headers, content=reply.content)
+            return httpx.Response(reply.status_code, headers=reply.headers, stream=httpx.ByteStream(reply.content))
         content = json.dumps(changed(reply.json(), choice)).encode()
         if choice.random() < 0.2:
             content = choice.choice([content[: len(content) // 2], b"[" * 10**5, b"9" * 5000, b"\xff", b""])
         kinds = ["application/json", "application/json", "application/problem+json", "text/html"]
         media_type = {"Content-Type": choice.choice(kinds)}
-        return httpx.Response(choice.choice([reply.status_code, 200, 404, 503]), headers=media_type, content=content)
+        return httpx.Response(
+            choice.choice([reply.status_code, 200, 404, 503]), headers=media_type, stream=httpx.ByteStream(content)
+        )
 
     for _ in range(count):
         try:

@@ -28,10 +28,10 @@ def test_real_errors_of_too_little_memory_are_one_sentence(allocate, message, ca
     with pytest.raises(CommandFailed) as failed, memory_explained():
         allocate()
     assert failed.value.code == 1
-    said = capsys.readouterr().err
-    assert message in said
-    assert ". Lower " in said
-    assert "Traceback" not in said
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert ". Lower " in shown
+    assert "Traceback" not in shown
 
 
 def test_a_system_call_without_memory_is_explained_and_other_errors_are_left(capsys):
