@@ -20,6 +20,7 @@ from hgpo_gym.experiments.plan import NotComparableError, check_comparable, seed
 from hgpo_gym.experiments.pool import train_all
 from hgpo_gym.runs.directory import read_config, read_metrics, read_summary
 from tests.support import warm
+from tests.support.commands import run as run_command
 from tests.support.endings import WAYS, end_as_asked
 from tests.support.held import held
 from tests.support.small_runs import MACHINE, train_until
@@ -57,13 +58,7 @@ def test_runs_that_differ_in_a_learning_rate_are_refused_by_name():
 
 def compare(capsys, *overrides):
     """Exit status, standard output and standard error of `hgpo-gym compare`."""
-    status = 0
-    try:
-        main(["compare", *SMALL, *overrides])
-    except SystemExit as ended:
-        status = ended.code
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
+    return run_command(capsys, "compare", *SMALL, *overrides)
 
 
 def test_an_algorithm_that_changes_other_settings_is_refused(capsys, tmp_path, monkeypatch):
@@ -201,10 +196,11 @@ def test_a_folder_that_cannot_be_made_is_refused_before_anything_starts(
 ):
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
     (tmp_path / "file").touch()
-    with pytest.raises(SystemExit) as ended:
-        main([command, *overrides, "algos=grpo", "seeds=1", "jobs=1", f"out={tmp_path / out}"])
-    assert ended.value.code == 2
-    assert f"{tmp_path / 'file'} is not a folder. Choose another folder by out=..." in capsys.readouterr().err
+    status, _, err = run_command(
+        capsys, command, *overrides, "algos=grpo", "seeds=1", "jobs=1", f"out={tmp_path / out}"
+    )
+    assert status == 2
+    assert f"{tmp_path / 'file'} is not a folder. Choose another folder by out=..." in err
     assert not (tmp_path / "cache").exists()
 
 
@@ -237,13 +233,12 @@ def test_an_algorithm_can_compete_with_itself(capsys, tmp_path):
 
 
 def test_an_option_at_its_default_makes_no_other_algorithm(capsys, tmp_path):
-    with pytest.raises(SystemExit):
-        main(["compare", *SMALL, "algos=[gigpo,{name: gigpo, gamma: 0.95}]", f"out={tmp_path / 'twins'}"])
-    assert "gigpo-seed0 and gigpo-gamma_0.95-seed0 would be the same run" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["compare", *SMALL, "algos=[{name: gigpo, gamma: 1},{name: gigpo, gamma: 1.0}]", f"out={tmp_path}"])
-    assert "gigpo-gamma_1-seed0 and gigpo-gamma_1.0-seed0 would be the same run" in capsys.readouterr().err
-    assert not (tmp_path / "twins").exists()
+    for algos, names in (
+        ("[gigpo,{name: gigpo, gamma: 0.95}]", "gigpo-seed0 and gigpo-gamma_0.95-seed0"),
+        ("[{name: gigpo, gamma: 1},{name: gigpo, gamma: 1.0}]", "gigpo-gamma_1-seed0 and gigpo-gamma_1.0-seed0"),
+    ):
+        assert f"{names} would be the same run" in compare(capsys, f"algos={algos}", f"out={tmp_path / 'out'}")[2]
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_number_of_seeds_means_the_first_ones_and_an_algorithm_alone_needs_no_list():

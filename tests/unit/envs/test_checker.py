@@ -65,32 +65,12 @@ class ReturnsNothing(Walk):
         super().take_action(action)
 
 
-class OneTaskAsText(Walk):
-    tasks = "left to right"
-
-
-class EmptyTasks(Walk):
-    tasks = ()
-
-
-class SetOfTasks(Walk):
-    tasks = set(Walk.tasks)  # noqa: RUF012 - the mistake
-
-
 class OrderOfASet(Walk):
     tasks = tuple({f"task {number}" for number in range(30)})
 
 
 class HashedTasks(Walk):
     tasks = tuple(f"task {hash(name)}" for name in ("left", "right"))
-
-
-class DoubledTasks(Walk):
-    tasks = ("cat", "cat")
-
-
-class PathTasks(Walk):
-    tasks = ("/data/games/1.txt", "/data/games/2.txt")
 
 
 class IgnoresTheTask(Walk):
@@ -171,10 +151,6 @@ class WinsWithoutEndOpenEnded(TextEnv):
 class EndsAtTheStart(Walk):
     def begin_episode(self, task_id):
         return Turn("Over.", task="None.", terminated=True)
-
-
-class EndlessObservation(Walk):
-    max_text_length = 10
 
 
 class OwnStep(Walk):
@@ -260,13 +236,8 @@ MISTAKES = {
     NoTasks: "NoTasks lacks task_ids",
     NoTakeAction: "NoTakeAction lacks the method take_action",
     ReturnsNothing: r"ReturnsNothing.take_action\('.*'\) must return a Turn; it returned None",
-    OneTaskAsText: r"task_ids is the one text 'left to right': write \('left to right',\)",
-    EmptyTasks: "hgpo_gym_tests/Checked-v0 has no task in the split 'train'.* let task_ids list every task",
-    SetOfTasks: "task_ids is a set, which has no fixed order",
     OrderOfASet: "Another process lists the same tasks in another order: make task_ids from content alone, and sort",
     HashedTasks: "Another process lists other tasks",
-    DoubledTasks: r"task_ids has duplicates: \['cat'\]",
-    PathTasks: "The task id '/data/games/1.txt' is a path, which another machine does not have",
     IgnoresTheTask: r"reset\(options={'task_id': 'right to left'}\) began 'left to right'",
     IgnoresOptions: r"reset\(options={'no such option': 1}\) must raise ValueError",
     SplitUnsaid: "split='train' was asked for and env.split is 'all'",
@@ -280,7 +251,6 @@ MISTAKES = {
     WinsWithoutEnd: "won=True without terminated=True: winning ends the episode",
     WinsWithoutEndOpenEnded: "won=True without terminated=True: winning ends the episode",
     EndsAtTheStart: "is over before its first step",
-    EndlessObservation: r"begin_episode\(.*\): .* 21 characters, more than max_text_length=10: set that class",
     OwnStep: "info lacks 'action_valid' after a step: write take_action, and leave step as it is",
     OwnLimit: "leave step limits to max_episode_steps",
     GoesOnAfterTheEnd: r"step\(\) after the end of an episode must raise gymnasium.error.ResetNeeded",
@@ -293,29 +263,41 @@ MISTAKES = {
 }
 
 
-TURNS = [
-    ({"observation": 0}, r"begin_episode\(.*\): Turn.observation is 0, which is no text"),
-    ({"admissible_actions": ["on", "back"]}, r"info\['admissible_actions'\] is a list, not a tuple"),
-    ({"admissible_actions": ("on", "back ")}, "The admissible action 'back ' is empty or has white space at its ends"),
-    ({"admissible_actions": ("on", "on")}, "admissible_actions has duplicates"),
-    ({"reward": float("nan")}, r"\(.*\): Turn.reward is nan: give a finite number"),
-    ({"action_valid": "False"}, "Turn.action_valid is 'False': give True or False"),
-    ({"admissible_actions": "on"}, "Turn.admissible_actions is 'on': give a tuple of texts"),
-    ({"extras": {"won": True}}, "Turn.extras has won, which info has of every environment"),
+def turns(**fields):
+    """Return the attributes of a class whose turns have these fields."""
+    return {"turn": lambda self, **changes: Walk.turn(self, **fields, **changes)}
+
+
+ATTRIBUTES = [
+    ({"tasks": "left to right"}, r"task_ids is the one text 'left to right': write \('left to right',\)"),
+    ({"tasks": ()}, "hgpo_gym_tests/Checked-v0 has no task in the split 'train'.* let task_ids list every task"),
+    ({"tasks": set(Walk.tasks)}, "task_ids is a set, which has no fixed order"),
+    ({"tasks": ("cat", "cat")}, r"task_ids has duplicates: \['cat'\]"),
     (
-        {"extras": {"action_descriptions": ("to the next stone",)}},
+        {"tasks": ("/data/games/1.txt", "/data/games/2.txt")},
+        "The task id '/data/games/1.txt' is a path, which another machine does not have",
+    ),
+    ({"max_text_length": 10}, r"begin_episode\(.*\): .* 21 characters, more than max_text_length=10: set that class"),
+    (turns(observation=0), r"begin_episode\(.*\): Turn.observation is 0, which is no text"),
+    (turns(admissible_actions=["on", "back"]), r"info\['admissible_actions'\] is a list, not a tuple"),
+    (
+        turns(admissible_actions=("on", "back ")),
+        "The admissible action 'back ' is empty or has white space at its ends",
+    ),
+    (turns(admissible_actions=("on", "on")), "admissible_actions has duplicates"),
+    (turns(reward=float("nan")), r"\(.*\): Turn.reward is nan: give a finite number"),
+    (turns(action_valid="False"), "Turn.action_valid is 'False': give True or False"),
+    (turns(admissible_actions="on"), "Turn.admissible_actions is 'on': give a tuple of texts"),
+    (turns(extras={"won": True}), "Turn.extras has won, which info has of every environment"),
+    (
+        turns(extras={"action_descriptions": ("to the next stone",)}),
         "1 action_descriptions for 2 admissible_actions: give one each",
     ),
     (
-        {"extras": {"action_descriptions": ["to the next stone", ""]}},
+        turns(extras={"action_descriptions": ["to the next stone", ""]}),
         r"action_descriptions must be a tuple of texts: \['to the next stone', ''\]",
     ),
 ]
-
-
-def with_turn(**fields):
-    """Return the class of walks whose turns have these fields."""
-    return type("Mistaken", (Walk,), {"turn": lambda self, **changes: Walk.turn(self, **fields, **changes)})
 
 
 @pytest.fixture
@@ -342,10 +324,10 @@ def test_a_mistake_is_named(mistaken, message, make):
         check_text_env(env)
 
 
-@pytest.mark.parametrize(("fields", "message"), TURNS)
-def test_a_wrong_field_of_a_turn_is_named(fields, message, make):
+@pytest.mark.parametrize(("attributes", "message"), ATTRIBUTES)
+def test_a_wrong_attribute_is_named(attributes, message, make):
     with pytest.raises(AssertionError, match=message):
-        check_text_env(make(with_turn(**fields)))
+        check_text_env(make(type("Mistaken", (Walk,), attributes)))
 
 
 def test_an_environment_of_another_kind_is_refused_with_a_remedy():
