@@ -175,7 +175,10 @@ def _source(value: yaml.Node) -> str:
     if isinstance(value, yaml.SequenceNode) and not value.flow_style:
         listed = yaml.SafeLoader("").construct_object(value, deep=True)
         return yaml.safe_dump(listed, default_flow_style=True, sort_keys=False, width=10_000).strip()
-    return (value.start_mark.buffer or "")[value.start_mark.index : value.end_mark.index].strip()
+    text = (value.start_mark.buffer or "")[value.start_mark.index : value.end_mark.index].strip()
+    # The line break at the end of a block such as `notes_line: |` is a part of its value.
+    is_block = isinstance(value, yaml.ScalarNode) and value.style in ("|", ">")
+    return f"{text}\n" if is_block and value.value.endswith("\n") else text
 
 
 def _last_line(value: yaml.Node) -> int:
