@@ -137,10 +137,10 @@ def check_notes(run: RunSettings) -> None:
     prompt = run.memory.make().template(run.prompt)
     if prompt.notes == "apart" and roles_with_adapters(run.team):
         raise ValueError(f"team.weights=adapter: the role memory of memory={run.memory.name} has none. Set shared.")
-    if prompt.notes == "beside" and run.engine.options.get("constrain") == "admissible":
+    if run.engine.options.get("constrain") == "admissible":
         raise ValueError(
             f"memory={run.memory.name}: notes are free text, and engine.constrain=admissible allows none. Set "
-            "engine.constrain=none, or memory.every for notes in responses of their own."
+            "engine.constrain=none."
         )
 
 

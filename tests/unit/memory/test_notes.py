@@ -209,9 +209,10 @@ def test_settings_that_do_not_go_with_notes_are_refused_with_a_remedy():
     for settings, message in (
         (
             ["engine.constrain=admissible"],
-            "Set engine.constrain=none, or memory.every",
+            "Set engine.constrain=none",
         ),
         (["model=tabular"], "model=tabular writes no notes"),
+        (["memory.every=2"], "Set engine.constrain=none"),
         (["memory.every=0"], "memory.every=0: choose 1 or more"),
         (["prompt=plan", "engine.constrain=none"], "Choose another prompt"),
     ):
