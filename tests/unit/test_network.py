@@ -6,6 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from hgpo_gym.client.connection import Connection
+from hgpo_gym.client.replies import Reply
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.network import goes_by_proxy, media_type
 from hgpo_gym.policies import Request, Sampling
@@ -38,6 +39,10 @@ RESPONSES = {
         {"type": "malformed", "detail": "No such thing.", "remedy": "Ask for another."},
     ),
 }
+
+
+class _Good(Reply):
+    a: int
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -73,7 +78,7 @@ def test_requests_to_this_machine_go_through_no_proxy(url, tmp_path):
     options = {**load_config("eval", [])["openai"], "base_url": f"{url}/v1", "model": "tiny", "retries": 0}
     with EndpointPolicy(EndpointSettings(**options), ResponseCache(tmp_path / "kept.jsonl")) as policy:
         assert [response.text for response in policy.generate([Request("Hall.")], Sampling())] == ["go on"]
-    assert Connection(url, None, 5).request("GET", "/good") == {"a": 1}
+    assert Connection(url, None, 5).request(_Good, "GET", "/good") == _Good(a=1)
     for here in ("http://localhost:8000/v1", "http://LOCALHOST", "http://127.8.0.1:1", "https://[::1]:8000"):
         assert not goes_by_proxy(here), here
     for elsewhere in ("http://10.0.0.2:8000", "https://api.openai.com/v1", "http://localhost.example.org"):
@@ -82,7 +87,7 @@ def test_requests_to_this_machine_go_through_no_proxy(url, tmp_path):
 
 def test_a_media_type_is_compared_without_its_parameters(url):
     connection = Connection(url, None, 5)
-    assert connection.request("GET", "/good") == {"a": 1}
+    assert connection.request(_Good, "GET", "/good") == _Good(a=1)
     with pytest.raises(ValueError, match=r"No such thing\. Ask for another\."):
-        connection.request("GET", "/refused")
+        connection.request(_Good, "GET", "/refused")
     assert media_type(None) == media_type("") == ""
