@@ -17,6 +17,12 @@ _MOVED = {
     "trainer.importance_cap": "correction.cap",
     **{f"critic.{name}": f"algo.critic.{name}" for name in _CRITIC},
 }
+_ADDED = {
+    "trainer.mini_batch_episodes": 8,  # not read: runs without it have mini_batch_size
+    "trainer.rows": "step",
+    "memory.name": "window",
+}
+"""Settings that older runs lack, with what these runs did."""
 SETTINGS = {**_RENAMED, **_MOVED}
 """Old key -> new key."""
 CHOICES = {"model": {"scorer": "features"}}
@@ -51,8 +57,10 @@ def with_new_settings(config: dict[str, Any]) -> dict[str, Any]:
     rollout, trainer, algo, model = (sections.get(name, {}) for name in ("rollout", "trainer", "algo", "model"))
     if model.get("kind") in CHOICES["model"]:
         model["kind"] = CHOICES["model"][model["kind"]]
-    if trainer:
-        trainer.setdefault("mini_batch_episodes", 8)  # not read: these runs have mini_batch_size
+    for key, value in _ADDED.items():
+        section, _, name = key.partition(".")
+        if sections.get(section):
+            sections[section].setdefault(name, value)
     if "importance_correction" in trainer:
         config["correction"] = _correction(trainer)
         # Every run had a constant, used or not.

@@ -80,13 +80,15 @@ def test_an_older_run_has_its_settings_in_todays_places():
         "rollout": {"rewards": ["success"], "replays": 1},
         "critic": {"learning_rate": 0.1, "epochs": 7},
         "model": {"kind": "tabular"},
+        "memory": {"window": 2},
         "algo": {"name": "gae"},
     }  # fmt: skip
     assert with_new_settings(copy.deepcopy(older)) == {
-        "trainer": {"loss_constant": None, "mini_batch_episodes": 8},
+        "trainer": {"loss_constant": None, "mini_batch_episodes": 8, "rows": "step"},
         "correction": {"name": "token_mask", "low": 0.5, "high": 3.0, "weigh": True},
         "rollout": {"max_retries": 1},
         "model": {"kind": "tabular"},
+        "memory": {"name": "window", "window": 2},
         "algo": {"name": "gae", "critic": {"learning_rate": None, "epochs": 7}},
     }
     assert with_new_settings({**older, "algo": {"name": "dvao"}})["algo"] == {"name": "dvao", "rewards": ["success"]}
