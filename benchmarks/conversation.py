@@ -80,7 +80,7 @@ def measure(parsed: argparse.Namespace) -> dict[str, Any]:
         "bare",
         memory=form,
     )
-    tasks = env.unwrapped.task_ids[: parsed.episodes]
+    tasks = env.unwrapped.task_ids[: parsed.episodes]  # type: ignore[attr-defined]
     seeds = [(0, number) for number in range(len(tasks))]
     seen = collect(env, RandomPolicy(), Sampling(), task_ids=tasks, seeds=seeds)
     tokenizer = train_tokenizer([step.prompt for step in seen.steps], 1024)

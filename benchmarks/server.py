@@ -26,7 +26,7 @@ from functools import partial
 from itertools import islice
 from multiprocessing.pool import Pool
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpx
 import numpy as np
@@ -146,11 +146,11 @@ def play_many(numbers: list[int], **settings: object) -> list[tuple[Latencies, l
 
 def vector_steps(server: Server, count: int = 64, seconds: float = 5) -> None:
     """Print the steps a second of one client with many mazes: a request each, one request for all, and no server."""
-    options = {"url": server.url, "env": ENVIRONMENTS[0], "token": server.token, "step_limit": 0}
+    options: dict[str, Any] = {"url": server.url, "env": ENVIRONMENTS[0], "token": server.token, "step_limit": 0}
     remote = partial(TextVectorEnv, "hgpo_gym/Remote-v0", **options)
     ways: dict[str, Callable[[], list[TextVectorEnv]]] = {
-        "a request for each step": lambda: [remote(1) for _ in range(count)],
-        "one request for all": lambda: [remote(count)],
+        "a request for each step": lambda: [remote(num_tasks=1) for _ in range(count)],
+        "one request for all": lambda: [remote(num_tasks=count)],
         "without a server": lambda: [TextVectorEnv(ENVIRONMENTS[0], count, max_episode_steps=-1)],
     }
     rates = {name: count * rounds_a_second(make(), seconds) for name, make in ways.items()}

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks.attack.settings import BASE
 from tests.support.small_runs import numbers
@@ -46,7 +47,7 @@ def other_machines(times: int, choice: random.Random) -> tuple[str, int, int]:
             runs = [Path(name) / f"{number}-{count}" for count in range(times)]
             for count, run in enumerate(runs):
                 threads = str(choice.choice([1, 2, 4]) if count else 1)
-                variables = {"PYTHONHASHSEED": str(choice.randrange(2**32)), "OMP_NUM_THREADS": threads}
+                variables: dict[str, Any] = {"PYTHONHASHSEED": str(choice.randrange(2**32)), "OMP_NUM_THREADS": threads}
                 _train(run, model, **variables).check_returncode()
             different = [run for run in runs if numbers(run) != numbers(runs[0])]
             wrong += len(different)

@@ -309,7 +309,9 @@ def _check_keys(command: str, overrides: Sequence[Override], config: DictConfig)
                 continue
             group = key.partition(".")[0]
             near_first = sorted(known, key=lambda other: other.partition(".")[0] != group)
-            raise ConfigError(_of_others(key, config) or unknown_name("config key", key, near_first, meant=_renamed(key)))
+            raise ConfigError(
+                _of_others(key, config) or unknown_name("config key", key, near_first, meant=_renamed(key))
+            )
         default = "" if OmegaConf.is_missing(config, key) else OmegaConf.select(config, key)
         _check_kind(key, override.value(), default)
 

@@ -19,6 +19,11 @@ SETTING = Setting(intermediate=2048, layers=6, vocabulary=12000, tied=False, tok
 RESPONSE = 8
 
 
+def least_peak(function: Callable[[], object]) -> int:
+    """The least of three peaks: on a busy machine gloo gives layers back late, which only adds."""
+    return min(peak(function) for _ in range(3))
+
+
 def peak(function: Callable[[], object]) -> int:
     """Bytes that are in use at most meanwhile, over those before."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
@@ -63,8 +68,8 @@ def main() -> None:
         "optimiser": local(
             value for state in optimizer.state.values() for key, value in state.items() if key != "step"
         ),
-        "scoring": peak(scoring),
-        "update": peak(passes),
+        "scoring": least_peak(scoring),
+        "update": least_peak(passes),
     }
     size = size_of(SETTING)
     setup = Setup("bfloat16", checkpointing=True, optimizer="adamw", max_batch_tokens=SETTING.tokens, copies=2)

@@ -16,7 +16,8 @@ from hgpo_gym.policies.response_ends import check_stops
 FIELDS = ("trajectory", "step", "reward", "context_keys")
 """The required fields of each step of a row."""
 _OWN_FIELDS = ("penalty", "action", "success", "final_keys")
-OPTIONAL_FIELDS = (*_OWN_FIELDS, *(name for name in COLUMNS if name not in ("group", "trained", *FIELDS, *_OWN_FIELDS)))
+_NOT_OF_STEPS = ("group", "trained", "texts")
+OPTIONAL_FIELDS = (*_OWN_FIELDS, *(name for name in COLUMNS if name not in (*_NOT_OF_STEPS, *FIELDS, *_OWN_FIELDS)))
 """Optional fields, given for all steps or for none. `hgpo_gym.advantages.columns` describes them, and
 `docs/methods/all_estimators.md` lists the estimators that need them. Without `success`, an episode with a positive
 return is a success."""

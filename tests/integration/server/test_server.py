@@ -10,6 +10,7 @@ import socket
 import threading
 from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import gymnasium
 import httpx
@@ -669,10 +670,11 @@ def test_a_server_that_is_none_is_named():
             RemoteTextEnv(url, MAZE)
 
 
-SESSION = {"session": "a", "split": "train", "num_tasks": 2, "max_text_length": 100}
-TURN = {"turn": 1, "observation": "Begin.", "reward": 0.0, "terminated": False, "truncated": False}
+SESSION: dict[str, Any] = {"session": "a", "split": "train", "num_tasks": 2, "max_text_length": 100}
+TURN: dict[str, Any] = {"turn": 1, "observation": "Begin.", "reward": 0.0, "terminated": False, "truncated": False}
 TURN["info"] = {"task_id": "t", "task_type": "all", "task": "Go.", "admissible_actions": [], "won": False}
-HOSTILE = {
+NOT_TEXTS: list[Any] = [{}, 3, [None]]
+HOSTILE: dict[str, list[Any]] = {
     "POST": [
         *(b"", b"[]", b"null", b"{}", b"[" * 10**5, b"9" * 5000, b"\xff", b'{"session": "a"}', b'"\\ud800"'),
         *({**SESSION, "session": name} for name in ("../health", "a/b", "", "a?b", 7, None)),
@@ -682,7 +684,7 @@ HOSTILE = {
     "reset": [
         *(b"", b'{"turn": 1}', b"[]", {**TURN, "turn": 7}, {**TURN, "observation": 3}, {**TURN, "info": []}),
         *({**TURN, "reward": reward} for reward in (None, float("nan"), "1", 10**400)),
-        *({**TURN, "info": {**TURN["info"], key: value}} for key in TURN["info"] for value in ({}, 3, [None])),
+        *({**TURN, "info": {**TURN["info"], key: value}} for key in TURN["info"] for value in NOT_TEXTS),
         {**TURN, "info": {**TURN["info"], "action_descriptions": 3}},
     ],
 }

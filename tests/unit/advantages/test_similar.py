@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ def texts_of(batch: StepBatch) -> Mapping[int, str]:
 def batch_of(*episodes: Sequence[str], **columns) -> StepBatch:
     """A group of episodes, each the texts that it visits."""
     rows = [(number, step, text) for number, episode in enumerate(episodes) for step, text in enumerate(episode)]
-    records = {
+    records: dict[str, Any] = {
         "group": ["task"] * len(rows),
         "trajectory": [number for number, *_ in rows],
         "step": [step for _, step, _ in rows],
