@@ -439,7 +439,14 @@ def test_a_client_that_vanishes_frees_its_session(impatient):
     assert closed.read_text() == before + "closed\n"
 
 
+def close_gate(impatient):
+    """Let `wait` wait again, also after another test has opened the gate."""
+    for name in ("gate", "gate.waited-for"):
+        (impatient.folder / name).unlink(missing_ok=True)
+
+
 def test_a_slow_environment_holds_up_nobody_and_keeps_its_place_until_it_returns(impatient):
+    close_gate(impatient)
     slow, quick = impatient.new_session(), impatient.new_session()
     for path in (slow, quick):
         impatient.post(f"{path}/reset")
@@ -468,8 +475,7 @@ def test_a_slow_session_among_several_costs_the_others_nothing(impatient):
     paths = [impatient.new_session() for _ in range(2)]
     for path in paths:
         impatient.post(f"{path}/reset")
-    (impatient.folder / "gate").unlink(missing_ok=True)
-    (impatient.folder / "gate.waited-for").unlink(missing_ok=True)
+    close_gate(impatient)
     steps = [
         {"session": path.rpartition("/")[2], "action": act} for path, act in zip(paths, ("wait", "go"), strict=True)
     ]
