@@ -88,11 +88,11 @@ def _highest_ratios(units: Sequence[Sequence[str]]) -> Callable[[int], np.ndarra
     first_of_unit = np.searchsorted(unit[order], np.arange(len(numbers) + 1))
 
     def bound(text: int) -> np.ndarray:
-        own = slice(first_of_text[text], first_of_text[text + 1])
-        starts = first_of_unit[unit[own]]
-        sizes = first_of_unit[unit[own] + 1] - starts
+        of_text = slice(first_of_text[text], first_of_text[text + 1])
+        starts = first_of_unit[unit[of_text]]
+        sizes = first_of_unit[unit[of_text] + 1] - starts
         entries = np.arange(sizes.sum()) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
-        common = np.minimum(held[entries], np.repeat(times[own], sizes))
+        common = np.minimum(held[entries], np.repeat(times[of_text], sizes))
         shared, total = np.bincount(holders[entries], common, minlength=len(units)), lengths + lengths[text]
         return np.divide(2 * shared, total, out=np.ones(len(units)), where=total > 0)
 

@@ -84,5 +84,5 @@ def _potential(batch: StepBatch, returns: np.ndarray, state: np.ndarray, leave_o
     if not leave_one_out:
         return mean
     others = batch.visits(state) - 1
-    own = mean_over_copies(batch, returns)
-    return np.where(others > 0, mean + (mean - own) / np.maximum(others, 1), 0.0)
+    visit_mean = mean_over_copies(batch, returns)
+    return np.where(others > 0, mean + (mean - visit_mean) / np.maximum(others, 1), 0.0)
