@@ -16,34 +16,34 @@ Definition = Callable[..., Any] | str | EntryPoint
 """A function or class, or its place: `module:name`."""
 
 
-def is_ours(thing: Callable[..., Any]) -> bool:
+def is_ours(component: Callable[..., Any]) -> bool:
     """Return True for a class or function of this package."""
-    return _module_name(thing).partition(".")[0] == OURS
+    return _module_name(component).partition(".")[0] == OURS
 
 
-def place_of(thing: Callable[..., Any]) -> str:
+def place_of(component: Callable[..., Any]) -> str:
     """Return the package or file that defines a class or function; `notebook` if it is in no file."""
-    module = sys.modules.get(_module_name(thing))
+    module = sys.modules.get(_module_name(component))
     if (file := _file(module)) is None:
         return "notebook"
     return package if (package := getattr(module, "__package__", None)) else file.name
 
 
-def source_of(thing: Callable[..., Any]) -> str:
+def source_of(component: Callable[..., Any]) -> str:
     """Return a digest of the code that a class or function may depend on.
 
     That is its file or, in a package, all Python files of the package; in this package, those of the same subpackage.
     For a definition in a notebook it is the source itself.
     """
-    module = sys.modules.get(_module_name(thing))
+    module = sys.modules.get(_module_name(component))
     if (file := _file(module)) is None:
         try:
-            return inspect.getsource(thing)
+            return inspect.getsource(component)
         except (OSError, TypeError):
-            return repr(thing)
+            return repr(component)
     if not getattr(module, "__package__", None):
         return files_digest([file])
-    return files_digest(_python_files(file.parent if is_ours(thing) else _package_folder(file)))
+    return files_digest(_python_files(file.parent if is_ours(component) else _package_folder(file)))
 
 
 def is_defined_again(before: Definition, now: Definition) -> bool:
@@ -70,10 +70,10 @@ def files_digest(files: Iterable[Path]) -> str:
     return sha256("".join(digests).encode()).hexdigest()
 
 
-def _module_name(thing: Callable[..., Any]) -> str:
-    while isinstance(thing, functools.partial):
-        thing = thing.func
-    return getattr(thing, "__module__", None) or ""
+def _module_name(component: Callable[..., Any]) -> str:
+    while isinstance(component, functools.partial):
+        component = component.func
+    return getattr(component, "__module__", None) or ""
 
 
 def _file(module: ModuleType | None) -> Path | None:

@@ -28,7 +28,7 @@ def nested_bellman(
     *,
     gamma: float = 0.95,
     prior_visits: float = 8.0,
-    own_share: float = 0.25,
+    td_weight: float = 0.25,
     episode_weight: float = 0.0,
     episode_statistics: str = "trajectories",
     success_reward: float = 10.0,
@@ -42,12 +42,12 @@ def nested_bellman(
 
         V_0 = Bellman_0(s),  V_k = V_{k-1} + w_k (Bellman_k(s) - V_{k-1}),  w_k = (n_k - 1) / (n_k - 1 + prior_visits)
         T = gamma V_K(next step),  a_k = mean of T over (s, a) - mean of T over s at level k,  shrunk in the same way
-        A = (1 - own_share) a_K + own_share (T - b_K) - p + episode_weight * A_episode
+        A = (1 - td_weight) a_K + td_weight (T - b_K) - p + episode_weight * A_episode
 
     with Bellman_k the fixed point of the task group's transitions between contexts of level k (success_reward after a
     success, 0 after other ends), n_k the visits of the step's context at level k, b_k the means of T over s, shrunk in
     the same way, p the step's penalty, and A_episode GRPO's advantage. A context with only one action has a_k = 0, so a
-    deep context with many visits reduces the credit of an aliased shallow one. own_share weighs the step's actual next
+    deep context with many visits reduces the credit of an aliased shallow one. td_weight weighs the step's actual next
     state against all next states seen from this context. In a deterministic environment, the actual one shows what the
     context hides. Family: states of a process or graph.
 
@@ -55,7 +55,7 @@ def nested_bellman(
         batch: the steps, with the column `action`; `success`, if recorded, marks the ends of value success_reward.
         gamma: discount, above 0 and up to 1.
         prior_visits: the visits beyond the first at which a level weighs as much as all coarser ones; 0 or more.
-        own_share: from 0 (the mean of equal actions in equal contexts) to 1 (the temporal difference of the step).
+        td_weight: from 0 (the mean of equal actions in equal contexts) to 1 (the temporal difference of the step).
         episode_weight: weight of the episode's advantage in its task group, which steps with a unique context have
             too; 0 or more.
         episode_statistics: of the episode-level term, over `trajectories` or over `steps`, as in GRPO.
@@ -67,7 +67,7 @@ def nested_bellman(
     Returns float64[N]. Raises ValueError on an unknown `norm` or `episode_statistics`, a number outside its range, or a
     `history_length` that the batch has no keys for.
     """
-    check_shares(gamma=gamma, own_share=own_share)
+    check_shares(gamma=gamma, td_weight=td_weight)
     if not gamma:
         raise ValueError("gamma=0: choose a number above 0.")
     for name, number in (("prior_visits", prior_visits), ("episode_weight", episode_weight)):
@@ -94,7 +94,7 @@ def nested_bellman(
     means = [mean(state) for state in states]
     action_means = [mean(joint_labels(state, batch.column("action", "nested_bellman"))) for state in states]
     of_action = shrunk([by_action - of_state for by_action, of_state in zip(action_means, means, strict=True)])
-    advantages = of_action + own_share * (target - shrunk(means) - of_action)
+    advantages = of_action + td_weight * (target - shrunk(means) - of_action)
     # Rounding must not become a signal: `mean_std_norm` would scale it up.
     advantages[np.abs(advantages) <= ROUNDING * max(1.0, abs(success_reward))] = 0.0
     scaled = partial(scaled_to_group, norm=norm)

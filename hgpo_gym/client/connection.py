@@ -7,7 +7,7 @@ from typing import Any
 
 from gymnasium.error import ResetNeeded
 
-from hgpo_gym.client.replies import Problem, R, TurnReply, checked, parsed, unlike_a_server
+from hgpo_gym.client.replies import ProblemReply, R, TurnReply, checked, parsed, unlike_a_server
 from hgpo_gym.extras import install_command
 from hgpo_gym.network import media_type
 
@@ -30,7 +30,7 @@ class RemoteError(RuntimeError):
         problem: the server's problem object.
     """
 
-    def __init__(self, problem: Problem):
+    def __init__(self, problem: ProblemReply):
         super().__init__(f"{problem.detail} {problem.remedy}")
         self.problem = problem
 
@@ -103,13 +103,13 @@ class Connection:
             return checked(self.url, kind, parsed(self.url, received or b"{}"))
         if media != "application/problem+json":
             raise unlike_a_server(self.url, f"with status {response.status_code} and {media or 'no media type'}")
-        raise _error(checked(self.url, Problem, parsed(self.url, received)))
+        raise _error(checked(self.url, ProblemReply, parsed(self.url, received)))
 
     def turn_or_error(self, reply: Mapping[str, Any]) -> TurnReply | Exception:
         """Return one of the replies of `POST /steps`, or its problem as an error. Raises ConnectionError if it is
         neither."""
         if "remedy" in reply:
-            return _error(checked(self.url, Problem, reply))
+            return _error(checked(self.url, ProblemReply, reply))
         return checked(self.url, TurnReply, reply)
 
     def _read(self, response: httpx.Response) -> bytes:
@@ -132,7 +132,7 @@ class Connection:
         self._http.close()
 
 
-def _error(problem: Problem) -> Exception:
+def _error(problem: ProblemReply) -> Exception:
     """Return the error that tells a client of a problem object."""
     if problem.type in _MISTAKES:
         given = "" if problem.name is None else f" ({problem.name}={problem.value})"

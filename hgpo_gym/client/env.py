@@ -15,7 +15,7 @@ from hgpo_gym.client.replies import (
     SessionReply,
     SessionTurn,
     StepReplies,
-    TaskPage,
+    TaskPageReply,
     TurnReply,
     unlike_a_server,
 )
@@ -161,7 +161,7 @@ class RemoteTextEnv(TextEnv):
         self.action_space = UnicodeText(self.max_text_length)
 
     def _list_tasks(self, count: int | None = None, **query: Any) -> list[str]:
-        task_ids = self._connection.request(TaskPage, "GET", f"{self._path}/tasks", **query).task_ids
+        task_ids = self._connection.request(TaskPageReply, "GET", f"{self._path}/tasks", **query).task_ids
         if count is not None and len(task_ids) != count:
             raise unlike_a_server(self._connection.url, f"with {len(task_ids)} tasks instead of {count}")
         return task_ids

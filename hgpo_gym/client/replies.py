@@ -30,7 +30,7 @@ class SessionTurn(Reply):
     turn: int = Field(ge=0)
 
 
-class TaskPage(Reply):
+class TaskPageReply(Reply):
     """Reply to `GET /sessions/SESSION/tasks`."""
 
     task_ids: list[str]
@@ -66,12 +66,12 @@ class TurnReply(Reply):
 
 
 class StepReplies(Reply):
-    """Reply to `POST /steps`: for each session a TurnReply or a Problem."""
+    """Reply to `POST /steps`: for each session a TurnReply or a ProblemReply."""
 
     replies: list[dict[str, Any]]
 
 
-class Problem(Reply):
+class ProblemReply(Reply):
     """Problem object (RFC 9457)."""
 
     type: str

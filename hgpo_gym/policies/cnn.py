@@ -106,7 +106,7 @@ class CnnPolicy(ScoringPolicy):
     kind = "cnn"
     network = MapNetwork
 
-    def look(self, requests: Sequence[Request]) -> list[Seen]:
+    def featurize(self, requests: Sequence[Request]) -> list[Seen]:
         return [
             Seen(read_map(step_context_of(request, self.kind).observation), choice_ids(request.choices) % ACTIONS)
             for request in requests

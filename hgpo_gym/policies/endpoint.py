@@ -71,7 +71,6 @@ class EndpointPolicy:
         self._runner.close()
 
     def forget(self) -> None:
-        """See `MeteredPolicy`."""
         self._saved.forget()
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:

@@ -210,7 +210,6 @@ class LanguageModelPolicy(TextTokens):
 
     @property
     def state_size(self) -> int:
-        """See `StateReader`."""
         return state_size(self.model)
 
     def states(

@@ -203,7 +203,6 @@ class WithoutAdapter:
         return self._policy.model
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
-        """See `LikelihoodModel`."""
         model: Any = self._policy.model
         with model.disable_adapter():
             return self._policy.likelihood(records, temperature=temperature)

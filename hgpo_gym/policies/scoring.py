@@ -58,7 +58,7 @@ class ScoringPolicy(ABC):
         self.model: Any = model
 
     @abstractmethod
-    def look(self, requests: Sequence[Request]) -> list[Any]:
+    def featurize(self, requests: Sequence[Request]) -> list[Any]:
         """Return the model's features of each request. They do not depend on the batch.
 
         Raises:
@@ -77,7 +77,7 @@ class ScoringPolicy(ABC):
             CannotRespondError: see `look`.
         """
         self.model.eval()
-        features = self.look(requests)
+        features = self.featurize(requests)
         numbers = uniform_numbers([request.seed for request in requests], 1)[:, 0]
         chosen, logprobs = draw(self.logits(features), sampling, numbers)
         drawn = zip(requests, features, chosen.tolist(), logprobs.numpy()[:, None], strict=True)
@@ -88,11 +88,10 @@ class ScoringPolicy(ABC):
 
     def record(self, request: Request, choice: str) -> ChosenRecord:
         """Return the record of a given choice."""
-        (features,) = self.look([request])
+        (features,) = self.featurize([request])
         return _record(request, features, request.choices.index(choice), np.zeros(1, dtype=np.float32))
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
-        """See `TrainablePolicy`."""
         logprobs, entropy = self.read_distributions(records, read_likelihood, temperature=temperature)
         return Likelihood(logprobs, entropy, torch.arange(len(records)))
 
@@ -103,7 +102,6 @@ class ScoringPolicy(ABC):
         *,
         temperature: float,
     ) -> tuple[torch.Tensor, ...]:
-        """See `DistributionReader`."""
         chosen_records = [record for record in records if isinstance(record, ChosenRecord)]
         logits = self.logits([record.features for record in chosen_records]) / temperature
         chosen = torch.tensor([record.chosen for record in chosen_records])

@@ -33,7 +33,6 @@ class Batches:
         return len(self._requests)
 
     def ask(self, requests: Mapping[int, Request]) -> None:
-        """See `Stream`."""
         self._requests |= requests
 
     def work(self) -> dict[int, Response]:

@@ -149,7 +149,6 @@ class TabularPolicy:
         *,
         temperature: float,
     ) -> tuple[torch.Tensor, ...]:
-        """See `DistributionReader`."""
         contexts = np.concatenate([record.prompt_ids for record in records])
         tokens = np.concatenate([record.token_ids for record in records])
         allowed_ids = [ids for record in records for ids in (record.allowed or ())[:1] if ids is not None]

@@ -134,7 +134,6 @@ class VllmEngine:
     def submit(
         self, name: str, prompt_ids: list[int], parameters: Mapping[str, Any], stopped: Stopped | None = None
     ) -> None:
-        """See `InferenceEngine`."""
         from vllm import SamplingParams
         from vllm.inputs import tokens_input
         from vllm.sampling_params import RequestOutputKind
@@ -168,7 +167,6 @@ class VllmEngine:
         return sorted(set().union(*missing))
 
     def logprobs(self, token_ids: list[int]) -> list[float]:
-        """See `InferenceEngine`."""
         from vllm import SamplingParams
         from vllm.inputs import tokens_input
 
@@ -182,14 +180,12 @@ class VllmEngine:
         return [by_token[token].logprob for by_token, token in zip(by_position, token_ids[1:], strict=True)]
 
     def load_adapter(self, folder: Path) -> None:
-        """See `InferenceEngine`."""
         from vllm.lora.request import LoRARequest
 
         self._engine.add_lora(LoRARequest(DEFAULT, 1, str(folder), load_inplace=True))
         self._adapter = LoRARequest(DEFAULT, 1, str(folder))
 
     def wake(self, part: str) -> None:
-        """See `InferenceEngine`."""
         if part in self._asleep:
             torch.cuda.empty_cache()  # what torch keeps for later is what is needed now
             self._engine.wake_up([part])
@@ -204,7 +200,6 @@ class VllmEngine:
         return self._sleep_level > 1
 
     def forget(self) -> None:
-        """See `InferenceEngine`."""
         self._engine.abort_request(list(self._open))
         self._open.clear()
         if not self._engine.reset_prefix_cache():

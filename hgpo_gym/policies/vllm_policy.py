@@ -137,7 +137,6 @@ class VllmPolicy:
 
     @contextmanager
     def rollout_weights(self, gathered: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
-        """See `CopyingPolicy`."""
         self._engine = self._engine or self._start()
         self._wake(self._engine, gathered)
         self._acting = True  # by what it has now, even where the model is trained meanwhile
@@ -209,7 +208,6 @@ class VllmPolicy:
 
     @property
     def state_size(self) -> int:
-        """See `StateReader`."""
         return self._language_model.state_size
 
     def states(
@@ -220,7 +218,6 @@ class VllmPolicy:
         return self._language_model.states(records, response_lengths, **options)
 
     def tokens_within(self, record: TokenRecord, characters: int) -> int:
-        """See `LanguageModelPolicy`."""
         return self._language_model.tokens_within(record, characters)
 
     def updated(self) -> None:

@@ -73,17 +73,14 @@ class VllmServer:
         parameters: Mapping[str, Any],
         stopped: Stopped | None = None,  # noqa: ARG002 - it is told of whole responses alone
     ) -> None:
-        """See `InferenceEngine`."""
         body = {"token_ids": prompt_ids, "sampling_params": dict(parameters)}
         self._open[self._pool.submit(self._ask, "/inference/v1/generate", body)] = name
 
     def step(self) -> list[Completion]:
-        """See `InferenceEngine`."""
         done, _ = wait(self._open, timeout=PATIENCE, return_when=FIRST_COMPLETED)
         return [_completion(self._open.pop(future), future.result()) for future in done]
 
     def load(self, weights: "Iterable[tuple[str, torch.Tensor]]", tied_head: str | None) -> list[str]:
-        """See `InferenceEngine`."""
         folder = self._folder / str(next(self._versions))
         folder.mkdir(parents=True)
         path = folder.resolve() / "model.safetensors"
@@ -94,7 +91,6 @@ class VllmServer:
         return sorted(set().union(*response["results"]))
 
     def logprobs(self, token_ids: list[int]) -> list[float]:
-        """See `InferenceEngine`."""
         response = self._ask("/inference/v1/generate", {"token_ids": token_ids, "sampling_params": dict(SCORING)})
         by_position = response["prompt_logprobs"][1:]
         return [by_token[str(token)]["logprob"] for by_token, token in zip(by_position, token_ids[1:], strict=True)]

@@ -7,6 +7,7 @@ _RENAMED = {
     "rollout.replays": "rollout.max_retries",
     "prompt.answer": "prompt.response",
     "prompt.answer_reading": "prompt.response_reading",
+    "algo.own_share": "algo.td_weight",
 }
 _CRITIC = ("learning_rate", "epochs", "mini_batch_size", "hidden_size", "clip", "max_grad_norm")
 _MOVED = {

@@ -35,7 +35,7 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
 _NO_TOKEN: dict[int | str, dict[str, Any]] = {
     401: {"model": models.ProblemObject, "description": "The token is missing or not one of this server's."}
 }
-_TURN: dict[str, Any] = {"response_model": models.TurnReply, "response_class": Response}
+_TURN: dict[str, Any] = {"response_model": models.TurnResponse, "response_class": Response}
 
 
 def create_app(
@@ -188,8 +188,8 @@ def _add_routes(app: FastAPI) -> None:
         """Take one action."""
         return _json(await sessions.play(session, body))
 
-    @app.post("/steps", tags=["sessions"], response_model=models.StepReplies, response_class=Response)
-    async def step_sessions(sessions: AllSessions, client: Client, body: models.Steps) -> Response:
+    @app.post("/steps", tags=["sessions"], response_model=models.StepsResponse, response_class=Response)
+    async def step_sessions(sessions: AllSessions, client: Client, body: models.SessionSteps) -> Response:
         """Take one action in each of several sessions."""
         requests = {step.session: models.Step(**step.model_dump(exclude={"session"})) for step in body.steps}
         if len(requests) < len(body.steps):

@@ -56,7 +56,7 @@ class SessionStep(Step):
     session: str
 
 
-class Steps(_Request):
+class SessionSteps(_Request):
     """Take one action in each of several sessions."""
 
     steps: list[SessionStep] = Field(min_length=1, max_length=1024)
@@ -108,7 +108,7 @@ class SessionInfo(BaseModel):
     idle_timeout: float = Field(description="Seconds after which an unused session is closed.")
 
 
-class TurnReply(BaseModel):
+class TurnResponse(BaseModel):
     """The environment's reply to a reset or a step: Gymnasium's five values."""
 
     turn: int = Field(description="The number of this turn.")
@@ -133,7 +133,7 @@ class ProblemObject(BaseModel):
     value: str | None = Field(default=None, description="The value that was given, shortened.")
 
 
-class StepReplies(BaseModel):
+class StepsResponse(BaseModel):
     """The replies of several sessions, in the order of the request. A problem concerns its session alone."""
 
-    replies: list[TurnReply | ProblemObject]
+    replies: list[TurnResponse | ProblemObject]

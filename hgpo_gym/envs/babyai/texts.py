@@ -22,7 +22,7 @@ LINES = {
 """Cells of the view straight ahead and to both sides, the nearest first."""
 
 
-def look(level: MiniGridEnv) -> dict[tuple[int, int], WorldObj | None]:
+def visible_objects(level: MiniGridEnv) -> dict[tuple[int, int], WorldObj | None]:
     """Return the content of each visible cell by its column and row in the view.
 
     Light passes from row to row, away from the agent: from each visible cell that is no wall and no closed door to the
@@ -54,7 +54,7 @@ def look(level: MiniGridEnv) -> dict[tuple[int, int], WorldObj | None]:
 def describe(level: MiniGridEnv) -> list[str]:
     """Return the sentences of BabyAI-Text: what is carried, walls straight ahead and to both sides, then all other
     things by column and row of the view."""
-    seen = look(level)
+    seen = visible_objects(level)
     carried = level.carrying
     sentences = [f"You carry a {carried.color} {carried.type}"] if carried else []
     for way, line in LINES.items():

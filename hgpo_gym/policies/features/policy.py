@@ -25,7 +25,7 @@ class FeaturesPolicy(ScoringPolicy):
         super().__init__(model)
         self._extract = Extractor(model.wide, model.deep)
 
-    def look(self, requests: Sequence[Request]) -> list[Features]:
+    def featurize(self, requests: Sequence[Request]) -> list[Features]:
         return self._extract(requests)
 
     def logits(self, features: Sequence[Features]) -> torch.Tensor:

@@ -54,16 +54,13 @@ class ValueHead(torch.nn.Module):
         self._layers = torch.nn.Sequential(*hidden, output)
 
     def values(self, states: np.ndarray) -> torch.Tensor:
-        """See `ValueNetwork`."""
         device = next(self.parameters()).device
         return self._layers(self._standardise(torch.from_numpy(states).to(device)))[:, 0]
 
     def saved(self) -> dict[str, torch.Tensor]:
-        """See `ValueNetwork`."""
         return {name: weight.detach().cpu().clone() for name, weight in self.state_dict().items()}
 
     def restore(self, saved: dict[str, torch.Tensor]) -> None:
-        """See `ValueNetwork`."""
         self.load_state_dict(saved)
 
 
@@ -85,11 +82,9 @@ class ValueTable(torch.nn.Module):
         return self._table(states.view(np.uint64))
 
     def saved(self) -> dict[str, torch.Tensor]:
-        """See `ValueNetwork`."""
         return {name: tensor.clone() for name, tensor in self._table.tensors().items()}
 
     def restore(self, saved: dict[str, torch.Tensor]) -> None:
-        """See `ValueNetwork`."""
         self._table.load_tensors(**saved)
 
 

@@ -99,7 +99,6 @@ class AheadInProcess:
         self._ready, self._sent = False, 0
 
     def submit(self, iteration: int, outcomes: Outcomes, past: StaleWeights) -> None:
-        """See `AsyncRollout`."""
         if not self._ready:
             # The child first reports that it is ready, or the error of its start.
             self._receive()
@@ -115,7 +114,6 @@ class AheadInProcess:
         self.iteration = iteration
 
     def result(self) -> Rounds:
-        """See `AsyncRollout`."""
         collected: Rounds = self._receive()
         self.iteration = None
         return collected
@@ -124,7 +122,6 @@ class AheadInProcess:
         """See `AsyncRollout`. Nothing to wait for: the process has a separate policy."""
 
     def close(self) -> None:
-        """See `AsyncRollout`."""
         if self.iteration is not None and self._process.pid is not None and self._process.is_alive():
             os.kill(self._process.pid, STOP)
         self._connection.close()  # an idle process ends when its connection closes
@@ -244,7 +241,6 @@ class AheadInThread:
         self._thread.start()
 
     def result(self) -> Rounds:
-        """See `AsyncRollout`."""
         self.release()
         self.iteration = None
         if isinstance(self._collected, BaseException):
@@ -258,7 +254,6 @@ class AheadInThread:
             self._copy.close()
 
     def close(self) -> None:
-        """See `AsyncRollout`."""
         self._stopped.set()
         if self.iteration is not None:
             self._thread.join(STOP_SECONDS)  # a slow environment may take longer
@@ -281,11 +276,9 @@ class _Stoppable:
         return getattr(self._policy, name)
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
-        """See `Policy`."""
         return self._policy.generate(requests, sampling)
 
     def stream(self, sampling: Sampling) -> Stream:
-        """See `StreamingPolicy`."""
         return _StoppableStream(open_stream(self._policy, sampling), self._stopped)
 
 

@@ -118,15 +118,12 @@ class PolicyGradientLearner:
         try_shaping(self.run)
 
     def start(self) -> None:
-        """See `Learner`."""
         self.policy = self.run.model.initial(self.run.for_model, self.progress)
 
     def load(self, checkpoint: Path) -> None:
-        """See `Learner`."""
         self.policy = self.run.model.load(self.run.for_model, checkpoint / "model")
 
     def begin(self, checkpoint: Path, initial: Callable[[], Path], state: dict[str, Any]) -> None:
-        """See `Learner`."""
         if self.processes.main and getattr(self.run.model, "path", None) is not None:
             for line in memory_lines(
                 self.run.trainer,
@@ -173,7 +170,6 @@ class PolicyGradientLearner:
             self.async_rollout = async_rollout(self.worker, checkpoint / "model", self.measured)
 
     def rollout_weights(self) -> AbstractContextManager[Any]:
-        """See `Learner`."""
         assert self.update is not None
         if self.async_rollout is not None:
             self.async_rollout.release()
@@ -190,7 +186,6 @@ class PolicyGradientLearner:
             )
 
     def learn(self, iteration: int, collected: Rounds, seconds: float) -> Learned:
-        """See `Learner`."""
         assert self.update is not None
         learn_started = time.perf_counter()
         self.outcomes = [*self.outcomes[:iteration], list(collected.outcomes)]
@@ -240,7 +235,6 @@ class PolicyGradientLearner:
         return Learned(metrics, rollout, batch, collected.failures, self.outcomes[-1])
 
     def saving(self) -> Saving:
-        """See `Learner`."""
         update_state = {} if self.update is None else self.update.state_dict()
         weights = None if self.update is None else self.update.weights.state_dict()
         critic_state = None if self.critic is None else self.critic.state_dict()
@@ -269,7 +263,6 @@ class PolicyGradientLearner:
         return {"measured": self.measured}
 
     def close(self) -> None:
-        """See `Learner`."""
         if self.async_rollout is not None:
             self.async_rollout.close()
         if self.update is not None:

@@ -186,12 +186,12 @@ def test_responses_are_what_the_documentation_says(server, session):
     for path, methods in openapi["paths"].items():
         for method, route in methods.items():
             assert route["description"], f"{method} {path}"
-    for name in ("NewSession", "Reset", "Step", "TurnReply", "ProblemObject"):
+    for name in ("NewSession", "Reset", "Step", "TurnResponse", "ProblemObject"):
         assert openapi["components"]["schemas"][name]["description"]
     assert "HTTPBearer" in openapi["components"]["securitySchemes"]
     models.SessionInfo.model_validate_json(server.get(session, **ONE).text)
-    models.TurnReply.model_validate_json(server.post(f"{session}/reset", **ONE).text)
-    models.TurnReply.model_validate_json(server.post(f"{session}/step", {"action": "go"}, **ONE).text)
+    models.TurnResponse.model_validate_json(server.post(f"{session}/reset", **ONE).text)
+    models.TurnResponse.model_validate_json(server.post(f"{session}/step", {"action": "go"}, **ONE).text)
     models.TaskPage.model_validate_json(server.get(f"{session}/tasks", **ONE).text)
     models.Environments.model_validate_json(server.get("/environments", **ONE).text)
     models.Health.model_validate_json(server.get("/health").text)
@@ -226,7 +226,7 @@ def test_a_step_in_several_sessions_is_what_each_would_get_alone(server, remote)
         {"session": ids[1], "turn": 2, "action": f"raise {SECRET}"},
     ]
     first = server.post("/steps", {"steps": steps}, **ONE).json()["replies"]
-    models.StepReplies.model_validate({"replies": first})
+    models.StepsResponse.model_validate({"replies": first})
     kinds = ["unknown-session", "reset-needed", "environment-failed"]
     assert [first[0]["observation"], *(reply["type"] for reply in first[1:])] == ["1: go", *kinds]
     # A step that is sent again, together or alone, is not played again; sessions of another client are unknown.

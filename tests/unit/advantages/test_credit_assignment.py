@@ -386,8 +386,8 @@ def test_nested_bellman_in_one_state_by_hand():
     """In x, u led to 10 and 0, v to nothing: means of 5 and 0 around 10 / 3."""
     batch = episodes("x", "x", "x", rewards=[10, 0, 0], action=["u", "u", "v"])
     found = partial(estimate, "nested_bellman", batch, norm="mean_norm")
-    np.testing.assert_allclose(found(own_share=0.0), [5 / 3, 5 / 3, -10 / 3])
-    np.testing.assert_allclose(found(own_share=1.0), [20 / 3, -10 / 3, -10 / 3])
+    np.testing.assert_allclose(found(td_weight=0.0), [5 / 3, 5 / 3, -10 / 3])
+    np.testing.assert_allclose(found(td_weight=1.0), [20 / 3, -10 / 3, -10 / 3])
     np.testing.assert_allclose(found(), [35 / 12, 5 / 12, -10 / 3])
 
 
@@ -396,7 +396,7 @@ def test_nested_bellman_tells_aliased_halls_apart_as_far_as_visits_go():
     batch = episodes(
         "rh", "rh", "bh", "bh", rewards=[10, 0, 10, 0], action=["on", "u", "on", "v", "on", "v", "on", "u"]
     )
-    found = partial(estimate, "nested_bellman", batch, norm="mean_norm", own_share=0.0)
+    found = partial(estimate, "nested_bellman", batch, norm="mean_norm", td_weight=0.0)
     halls = np.array([0, 1, 0, -1, 0, 1, 0, -1])
     np.testing.assert_array_equal(found(history_length=0), np.zeros(8))
     for prior, weight in ((0.0, 1.0), (1.0, 1 / 2), (3.0, 1 / 4)):
@@ -417,7 +417,7 @@ def test_the_episodes_term_is_all_that_nested_bellman_has_where_nothing_comes_ag
     ("options", "message"),
     [
         ({"gamma": 0.0}, "gamma=0: choose a number above 0"),
-        ({"own_share": 1.5}, "own_share=1.5: choose a number from 0 to 1"),
+        ({"td_weight": 1.5}, "td_weight=1.5: choose a number from 0 to 1"),
         ({"prior_visits": -1.0}, "prior_visits=-1.0: choose a number of 0 or more"),
         ({"episode_weight": -0.5}, "episode_weight=-0.5: choose a number of 0 or more"),
         ({"episode_statistics": "step"}, "Did you mean 'steps'?"),

@@ -25,7 +25,7 @@ VARIANTS: dict[str, list[dict]] = {
     "gagpo": [{"norm": "mean_norm", "level": 1}, {"time_aware": True}],
     "nested_bellman": [
         {"norm": "mean_norm", "prior_visits": 0.0},
-        {"history_length": 0, "own_share": 1.0},
+        {"history_length": 0, "td_weight": 1.0},
         {"episode_weight": 1.0},
         {"episode_weight": 1.0, "episode_statistics": "steps"},
         {"time_aware": True},

@@ -60,9 +60,9 @@ def test_a_text_without_a_map_is_refused(text):
 
 def test_scores_are_those_of_a_map_by_itself_whatever_stands_beside_it(policy):
     requests = [ask(ROOM), ask(WIDE, ("right",)), ask("# #\n@ .", ("left", "right"))]
-    together = policy.logits(policy.look(requests)).double()
+    together = policy.logits(policy.featurize(requests)).double()
     for row, request in enumerate(requests):
-        alone = policy.logits(policy.look([request]))[0].double()
+        alone = policy.logits(policy.featurize([request]))[0].double()
         torch.testing.assert_close(together[row, : len(alone)], alone, rtol=1e-5, atol=1e-6)
         assert torch.isneginf(together[row, len(alone) :]).all()
     assert together[0].std() > 0.01
@@ -87,7 +87,7 @@ def test_a_policy_is_saved_and_loaded(policy, tmp_path):
     policy.save(tmp_path)
     loaded = CnnPolicy.load(tmp_path)
     torch.testing.assert_close(
-        loaded.logits(loaded.look([ask(ROOM)])), policy.logits(policy.look([ask(ROOM)])), rtol=0, atol=0
+        loaded.logits(loaded.featurize([ask(ROOM)])), policy.logits(policy.featurize([ask(ROOM)])), rtol=0, atol=0
     )
     with pytest.raises(FileNotFoundError, match=r"No cnn policy in .*: expected cnn\.safetensors"):
         CnnPolicy.load(tmp_path / "nowhere")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hgpo_gym.envs.webshop.catalogue import Catalogue
 from hgpo_gym.envs.webshop.catalogue.products import Product
 from hgpo_gym.envs.webshop.goals.goal import Goal
-from hgpo_gym.envs.webshop.shop.scoring import Score
+from hgpo_gym.envs.webshop.shop.scoring import PurchaseScore
 
 PAGE_SIZE = 10
 SEARCH, RESULTS, ITEM, DONE = "search", "results", "item", "done"
@@ -37,7 +37,7 @@ class ShopState(NamedTuple):
     product: int = -1
     options: tuple[tuple[str, str], ...] = ()
     visited: frozenset[int] = frozenset()
-    score: Score | None = None
+    score: PurchaseScore | None = None
 
     @property
     def products_shown(self) -> tuple[int, ...]:

@@ -31,7 +31,7 @@ _NO_LETTER_OR_DIGIT = re.compile(r"\W")
 _LATIN_1 = dict.fromkeys(range(128, 256))
 
 
-class Score(NamedTuple):
+class PurchaseScore(NamedTuple):
     """Score of a purchase. `value` is 0 to 1; `parts` has the benchmark's own names."""
 
     value: float
@@ -40,7 +40,7 @@ class Score(NamedTuple):
 
 def score_purchase(
     product: Product, price: float, chosen: Mapping[str, str], goal: Goal, nouns: Nouns, goal_option: "GoalOption"
-) -> Score:
+) -> PurchaseScore:
     """Return the score of buying a product with the chosen options.
 
     Args:
@@ -64,7 +64,7 @@ def score_purchase(
         parts["w_option"] = len(goal.options) / size
     parts["r_price"] = within_limit
     parts["w_price"] = 1 / size
-    return Score((attributes + options + within_limit) / size * parts["r_type"], parts)
+    return PurchaseScore((attributes + options + within_limit) / size * parts["r_type"], parts)
 
 
 def _kind_parts(product: Product, goal: Goal, nouns: Nouns) -> dict[str, Any]:

@@ -79,11 +79,9 @@ class Sb3Learner:
         """See `Learner`. The constructor has checked everything."""
 
     def start(self) -> None:
-        """See `Learner`."""
         self.policy = Sb3Policy.initial(self.run.algo, self.num_envs, self.run.env.step_limit, self.run.seed)
 
     def load(self, checkpoint: Path) -> None:
-        """See `Learner`."""
         self.policy = Sb3Policy.load(self.run.algo, self.num_envs, checkpoint / "model")
 
     def begin(self, checkpoint: Path, initial: Callable[[], Path], state: dict[str, Any]) -> None:  # noqa: ARG002
@@ -98,14 +96,12 @@ class Sb3Learner:
             self.progress.line(TEMPERATURE_NOT_READ.format(temperature, self.run.algo.name))
 
     def rollout_weights(self) -> AbstractContextManager[Any]:
-        """See `Learner`."""
         return nullcontext()
 
     def collect(self, iteration: int) -> None:
         """Do nothing: rollouts and updates alternate inside `learn`, which Ctrl-C waits for."""
 
     def learn(self, iteration: int, collected: None, seconds: float) -> Learned:  # noqa: ARG002 - Learner
-        """See `Learner`."""
         assert self.env is not None
         began = time.perf_counter()
         algorithm, episodes = self.policy.algorithm, self.policy.episodes
@@ -133,16 +129,13 @@ class Sb3Learner:
         return Learned(metrics, None)
 
     def saving(self) -> Saving:
-        """See `Learner`."""
         nbytes = sum(weight.nbytes for weight in self.policy.algorithm.policy.parameters())
         return Saving(lambda folder: self.policy.save(folder / "model"), nbytes)
 
     def state(self) -> dict[str, Any]:
-        """See `Learner`."""
         return {}
 
     def close(self) -> None:
-        """See `Learner`."""
         if self.env is not None:
             self.env.close()
 
