@@ -53,14 +53,14 @@ def train(run_dir, *overrides, base=SETTINGS, progress=None):
 _FINISHED: dict[str, tempfile.TemporaryDirectory[str]] = {}
 
 
-def finished(run_dir, *overrides):
+def finished(run_dir, *overrides, base=SETTINGS):
     """Make `run_dir` a copy of the run that `train` trains; one is trained for all tests of a process that ask for it.
-    Its config.yaml names another folder."""
-    words = load_run([*SETTINGS, *overrides, "run_dir=run"]).resolved
+    Its config.yaml names another folder. Returns `run_dir`."""
+    words = load_run([*base, *overrides, "run_dir=run"]).resolved
     if (key := json.dumps(words, sort_keys=True)) not in _FINISHED:
         _FINISHED[key] = tempfile.TemporaryDirectory(prefix="finished-run")
-        train(Path(_FINISHED[key].name) / "run", *overrides)
-    shutil.copytree(Path(_FINISHED[key].name) / "run", run_dir, dirs_exist_ok=True)
+        train(Path(_FINISHED[key].name) / "run", *overrides, base=base)
+    return shutil.copytree(Path(_FINISHED[key].name) / "run", run_dir, dirs_exist_ok=True)
 
 
 class CtrlC(Progress):

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -13,12 +14,12 @@ from hgpo_gym.config.compose import load_config
 from hgpo_gym.progress import Progress
 from hgpo_gym.rollouts.evaluation import eval_drop
 from hgpo_gym.runs.diagnostics import CHECKS, Diagnostic, diagnose
-from hgpo_gym.runs.directory import flatten, read_config, read_metrics
+from hgpo_gym.runs.directory import flatten, read_config, read_metrics, read_summary
 from hgpo_gym.runs.metric_table import METRICS
 from tests.integration.trainers.test_training import SMALL
 from tests.support.commands import run as command
 from tests.support.documents import check_command
-from tests.support.small_runs import train
+from tests.support.small_runs import finished, train
 
 SETTINGS = {
     "trainer.max_grad_norm": 1.0, "trainer.learning_rate": 0.5, "rollout.num_tasks": 4, "rollout.group_size": 16,
@@ -143,10 +144,10 @@ def test_an_evaluation_that_falls_is_measured_by_what_chance_would_do(tmp_path):
     assert eval_drop(shares[:1]) == 0.0
     assert eval_drop([{"success": share, "episodes": 10} for share in (0.0, 1.0)]) == 0.0
     assert eval_drop([{"success": share, "episodes": 8} for share in (1.0, 0.0)]) == pytest.approx(4.0)
-    summary = train(tmp_path, "evaluation.every=1")
-    lines = read_metrics(tmp_path)
-    evaluations = summary["evaluations"]
-    assert [line["evaluation_drop"] for line in lines] == [eval_drop(evaluations[: i + 1]) for i in range(1, 5)]
+    finished(tmp_path)
+    evaluations = read_summary(tmp_path)["evaluations"]
+    drops = [line["evaluation_drop"] for line in read_metrics(tmp_path) if "evaluation_drop" in line]
+    assert drops == [eval_drop(evaluations[:2]), eval_drop(evaluations)]
 
 
 def test_evaluations_that_differ_by_chance_rarely_count_as_fallen():
@@ -274,15 +275,14 @@ def test_the_report_begins_with_what_is_wrong(runs, tmp_path):
     assert "\nresponse tokens," in table
 
 
-def test_the_report_counts_the_runs_that_show_a_sign(tmp_path):
-    overrides = ["env.sections=4", "env.max_episode_steps=5"]
-    for seed in (0, 1):
-        train(tmp_path / str(seed), *overrides, f"seed={seed}")
-    write_report([tmp_path], tmp_path / "report")
+def test_the_report_counts_the_runs_that_show_a_sign(runs, tmp_path):
+    train(tmp_path / "runs" / "1", "env.sections=4", "env.max_episode_steps=5", "trainer.iterations=5", "seed=1")
+    shutil.copytree(runs[0] / "silent", tmp_path / "runs" / "0")
+    write_report([tmp_path / "runs"], tmp_path / "report")
     text = (tmp_path / "report" / "report.md").read_text()
     assert (
         "2 of 2 runs (hgpo 2), first hgpo seed 0: zero-variance groups 100.0% (above 90.0%), "
-        "after 2 iterations from 3 to 4" in text
+        "after 3 iterations from 3 to 5" in text
     )
 
 

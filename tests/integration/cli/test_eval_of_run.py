@@ -10,25 +10,23 @@ from hgpo_gym.config.compose import load_config
 from hgpo_gym.config.of_run import load_evaluation, unread
 from hgpo_gym.runs.directory import read_config, read_summary
 from tests.support.commands import run
-from tests.support.small_runs import train
+from tests.support.small_runs import finished
 
 NOT_THE_DEFAULTS = ("env=sokoban", "env.max_episode_steps=7", "memory.window=4", "memory.history_length=1", "seed=3")
 
 
-@pytest.fixture(scope="module")
-def base():
-    """Overrides of a run that a table learns in a second."""
-    return ["model=tabular", "rollout.num_tasks=2", "rollout.group_size=2", "trainer.iterations=1",
-            "evaluation.decoding_seeds=1", "evaluation.temperature=1.0", "env.levels=12"]  # fmt: skip
+SMALL = [
+    "model=tabular", "rollout.num_tasks=2", "rollout.group_size=2", "trainer.iterations=1",
+    "evaluation.decoding_seeds=1", "evaluation.temperature=1.0", "env.levels=12",
+]  # fmt: skip
 
 
 @pytest.fixture
-def trained(tmp_path, base, monkeypatch):
+def trained(tmp_path, monkeypatch):
     """A finished run of Sokoban with settings that are nobody's defaults, in `run`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
-    train(tmp_path / "run", *NOT_THE_DEFAULTS, base=base)
-    return tmp_path / "run"
+    return finished(tmp_path / "run", *NOT_THE_DEFAULTS, base=SMALL)
 
 
 def test_a_run_is_evaluated_with_its_settings(trained, capsys):
