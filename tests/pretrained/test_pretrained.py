@@ -1,6 +1,7 @@
 """SmolLM2-135M-Instruct from its GGUF file to an exported adapter: what it reads, says and learns, beside transformers'
 and peft's own."""
 
+import shutil
 import subprocess
 import sys
 
@@ -18,8 +19,7 @@ from hgpo_gym.rollouts import saved
 from hgpo_gym.runs.directory import read_config
 from hgpo_gym.trainers.settings import RunSettings
 from tests.support.commands import run as command
-from tests.support.documents import REAL_MODEL, run_page
-from tests.support.small_runs import training_numbers
+from tests.support.small_runs import train, training_numbers
 from tests.support.smollm2 import ACTIONS, QUESTIONS, requests
 
 END = 2
@@ -121,19 +121,15 @@ which take ten times as long on a CPU that has no arithmetic for them."""
 
 @pytest.fixture(scope="module")
 def runs(smollm2, tmp_path_factory):
-    """A run of two iterations, and one that was stopped after the first and went on. With the first one's output."""
+    """A run of two iterations, and what went on from its checkpoint after the first. With the first one's output."""
     folder = tmp_path_factory.mktemp("runs")
-
-    def train(name, iterations, *more):
-        settings = [*TRAINING, f"model.path={smollm2}", f"run_dir={folder / name}", f"trainer.iterations={iterations}"]
-        arguments = [sys.executable, "-m", "hgpo_gym", "train", "model=pretrained", *settings, *more]
-        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done
-
-    whole = train("whole", 2)
-    train("broken", 1)
-    train("broken", 2, "resume=must")
+    settings = ["model=pretrained", *TRAINING, f"model.path={smollm2}", "trainer.iterations=2"]
+    command = [sys.executable, "-m", "hgpo_gym", "train", *settings, f"run_dir={folder / 'whole'}"]
+    whole = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert whole.returncode == 0, whole.stderr
+    shutil.copytree(folder / "whole", folder / "broken")
+    shutil.rmtree(folder / "broken" / "checkpoints" / "iteration_0002")
+    train(folder / "broken", "resume=must", base=settings)
     return folder, whole
 
 
@@ -188,17 +184,14 @@ def test_the_adapter_and_the_exported_model_say_what_the_trained_policy_says(run
     assert responses[0] == responses[1]
 
 
-def test_a_conversation_of_tool_calls_trains_for_two_iterations(smollm2, tmp_path, capsys):
+def test_a_conversation_of_tool_calls_trains(smollm2, tmp_path):
     """SmolLM2's chat template shows no tools: the functions stand at the start of the first prompt."""
     settings = ["model=pretrained", f"model.path={smollm2}", "memory=conversation", "prompt=tools"]
     small = ["trainer.rows=episode", "env.max_episode_steps=2", "rollout.num_tasks=1", "rollout.group_size=2"]
     run_dir = tmp_path / "run"
-    status, _, err = command(
-        capsys, "train", *TRAINING, *settings, *small, f"run_dir={run_dir}", "trainer.iterations=2"
-    )
-    assert (status, err) == (0, "")
-    assert [line["valid_action_rate"] for line in training_numbers(run_dir)] == [1.0, 1.0]
-    conversation = saved.load(run_dir / "rollouts", 2).conversations[0]
+    train(run_dir, *TRAINING, *settings, *small, "trainer.iterations=1", base=[])
+    assert [line["valid_action_rate"] for line in training_numbers(run_dir)] == [1.0]
+    conversation = saved.load(run_dir / "rollouts", 1).conversations[0]
     assert conversation.exchanges[0].response.startswith('<tool_call>\n{"name": "act", "arguments": {"action": ')
 
 
@@ -220,7 +213,5 @@ def test_what_cannot_be_imported_is_named(smollm2, tmp_path, capsys, monkeypatch
     assert not (tmp_path / "new").exists()
 
 
-def test_the_tutorial_can_be_followed(tmp_path):
-    """`run_page` raises where a block fails or prints something else than the page says."""
-    output = run_page(REAL_MODEL, tmp_path, tmp_path / "cache")
-    assert "Success 0.0% before" in output
+def test_the_tutorial_can_be_followed(tutorial):
+    assert "Success 0.0% before" in tutorial[1]
