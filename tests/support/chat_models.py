@@ -41,32 +41,33 @@ STYLES = {
 }
 
 
-def chat_tokenizer(style, texts, tags=TAGS, size=400):
-    """A tokenizer in the style, whose tags are special tokens."""
-    parts = STYLES[style]
+def byte_level_tokenizer(texts, size, special, *, splits=(), normalizer=None, **options):
+    """A byte-level BPE tokenizer; `splits` come before its bytes. Without any it merges spaces, line breaks and words.
+    Prompts begin with `bos_token`, if there is one."""
     tokenizer = Tokenizer(models.BPE())
-    if parts["normalizer"] is not None:
-        tokenizer.normalizer = parts["normalizer"]
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(WORDS), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*splits, byte_level])
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=size, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False
-    )
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, show_progress=False)
     tokenizer.train_from_iterator(texts, trainer)
-    tokenizer.add_special_tokens([AddedToken(text, normalized=False) for text in (*parts["special"], *tags)])
-    options = parts["options"]
+    tokenizer.add_special_tokens([AddedToken(text, normalized=False) for text in special])
     if bos := options.get("bos_token"):
         tokenizer.post_processor = processors.TemplateProcessing(
             single=f"{bos} $A", special_tokens=[(bos, tokenizer.token_to_id(bos))]
         )
-    made = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token=options["eos_token"], chat_template=parts["template"], **options
-    )
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=options["eos_token"], **options)
+
+
+def chat_tokenizer(style, texts, tags=TAGS, size=400):
+    """A tokenizer in the style, whose tags are special tokens."""
+    parts = STYLES[style]
+    made = byte_level_tokenizer(
+        texts, size, (*parts["special"], *tags), splits=[pre_tokenizers.Split(Regex(WORDS), "isolated")],
+        normalizer=parts["normalizer"], chat_template=parts["template"], **parts["options"],
+    )  # fmt: skip
     assert set(tags) <= {token.content for token in made.added_tokens_decoder.values() if token.special}
     return made
 

@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-import transformers
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tests.support.chat_models import HEADERS, byte_level_tokenizer
 
 
 class Style(NamedTuple):
@@ -34,9 +33,7 @@ STYLES = {
         "<|im_end|>",
     ),
     "llama3": Style(
-        "{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n"
-        "{{ m.content | trim }}<|eot_id|>{% endfor %}"
-        "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}",
+        HEADERS,
         ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
         "<|eot_id|>",
         "<|begin_of_text|>",
@@ -61,20 +58,6 @@ STYLES = {
 
 
 def styled_tokenizer(style, texts, size=420):
-    """A byte-level BPE tokenizer without a pre-tokenizer's word borders: it merges spaces, line breaks and words."""
+    """A tokenizer without a pre-tokenizer's word borders."""
     template, special, end, begin = STYLES[style]
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer.train_from_iterator(
-        texts, trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, show_progress=False)
-    )
-    tokenizer.add_special_tokens([AddedToken(text, normalized=False) for text in special])
-    if begin:
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"{begin} $A", special_tokens=[(begin, tokenizer.token_to_id(begin))]
-        )
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, chat_template=template, eos_token=end, pad_token=end, bos_token=begin
-    )
+    return byte_level_tokenizer(texts, size, special, chat_template=template, eos_token=end, bos_token=begin)

@@ -40,34 +40,6 @@ def two_episodes(**changes) -> dict:
     return columns | changes
 
 
-def test_formulas_by_hand():
-    records = batch(history_length=1, **two_episodes())
-    # Returns with gamma 0.9: 9, 10 in episode a, 0, 0 in b; only the first steps share an observation.
-    np.testing.assert_allclose(estimate("grpo", records, norm="mean_norm"), [5, 5, -5, -5])
-    np.testing.assert_allclose(estimate("grpo", records, norm="mean_norm", episode_gamma=0.9), [4.5, 4.5, -4.5, -4.5])
-    np.testing.assert_allclose(estimate("gigpo", records, norm="mean_norm", gamma=0.9), [9.5, 5, -9.5, -5])
-    np.testing.assert_allclose(estimate("hgpo", records, norm="mean_norm", gamma=0.9), [4.5, 0, -4.5, 0], rtol=2e-6)
-    np.testing.assert_allclose(estimate("grpo", records), np.array([1, 1, -1, -1]) / np.sqrt(2), rtol=1e-6)
-
-
-def test_hgpo_prefers_longer_shared_histories():
-    """Four episodes see h after x or after y; alpha moves the weight from 'saw h' to 'saw x, then h'."""
-    records = batch(
-        history_length=1,
-        group=["g"] * 8,
-        trajectory=[name for name in "abcd" for _ in range(2)],
-        step=[0, 1] * 4,
-        observation=["x", "h", "x", "h", "y", "h", "y", "h"],
-        reward=[0, 8, 0, 6, 0, 2, 0, 0],
-    )
-    at_h = [1, 3, 5, 7]
-    same_observation, same_history = np.array([4, 2, -2, -4]), np.array([1, -1, 1, -1])
-    for alpha, weight in ((0, 1), (1, 2), (3, 8)):
-        expected = (same_observation + weight * same_history) / (1 + weight)
-        advantages = estimate("hgpo", records, norm="mean_norm", length_weight_alpha=alpha)
-        np.testing.assert_allclose(advantages[at_h], expected, rtol=2e-6)
-
-
 def test_hgpo_gae_leaves_out_the_luck_of_later_steps():
     """Both episodes pass y and b is luckier there: x is not credited with it, as far as lambda says."""
     columns = {

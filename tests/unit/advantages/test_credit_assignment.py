@@ -234,40 +234,6 @@ def test_values_solve_their_equation_however_many_states_there_are(places, disco
     assert values[:count].max() <= 1 + 1e-12
 
 
-def test_crbc_by_hand():
-    """From x, u led to y twice and v to z once; y was won once in two visits, z lost."""
-    actions = ["u", "p", "u", "p", "v", "p"]
-    batch = episodes("xy", "xy", "xz", rewards=[10, 0, 0], action=actions)
-    # beta 0.5: V(y) = 0.5 * 1/2, Q(x, u) = 0.5 V(y) = 0.125, Q(x, v) = 0, V(x) = 2/3 * 0.125.
-    credit = estimate("crbc", batch, beta=0.5, w_group=0.0, w_step=1.0, sigma_min=1.0)
-    np.testing.assert_allclose(credit, [0.125 / 3, 0, 0.125 / 3, 0, -0.25 / 3, 0], atol=1e-15)
-    sigma = np.sqrt(2 / 9) * 0.125
-    divided = estimate("crbc", batch, beta=0.5, w_group=0.0, w_step=1.0, sigma_min=1e-3)
-    np.testing.assert_allclose(divided, credit / sigma, rtol=1e-12)
-
-
-def test_graphgpo_by_hand():
-    """Episode 0 wins from y. Episode 1 goes x, y and stops in x; episode 2 goes from x to w and on to nowhere."""
-    ends = ["done", "done", "x", "x", None, None]
-    batch = episodes("xy", "xy", "xw", rewards=[10, 0, 0], final_observation=ends)
-    # d(y) = 1, d(x) = 2; w never leads to success: 3. In x credits are .5, .5 and .125, in y 1 and .25, in w .125.
-    options = {"omega": 0.5, "success_reward": 1.0, "norm": "mean_norm", "w_group": 0.0}
-    expected = np.array([0.125, 0.375, 0.125, -0.375, -0.25, 0.0])
-    np.testing.assert_allclose(estimate("graphgpo", batch, **options), expected, atol=1e-15)
-    # Edges wasted: x to y none, x to w (3 - 2 + 1 = 2) two; y won 0 - 1 + 1 = 0, y to x 2 - 1 + 1 = 2.
-    wasted = estimate("graphgpo", batch, normalize_distance=True, **options)
-    np.testing.assert_allclose(wasted, [0.25, 0.375, 0.25, -0.375, -0.5, 0.0], atol=1e-15)
-
-
-def test_graft_by_hand():
-    """In x two led to y (worth 1/2) and one was lost at once: differences 1/2 - 1/3 and 0 - 1/3."""
-    batch = episodes("xy", "xy", "x", rewards=[10, 0, 0])
-    differences = np.array([1 / 6, 1 / 6, -1 / 3])
-    advantages = estimate("graft", batch, gamma=1.0)
-    np.testing.assert_allclose(advantages[[0, 2, 4]], differences / (differences.std(ddof=1) + 1e-6), rtol=1e-12)
-    np.testing.assert_allclose(advantages[[1, 3]], np.array([0.5, -0.5]) / (np.sqrt(0.5) + 1e-6), rtol=1e-12)
-
-
 @pytest.mark.parametrize("trace_decay", [0.0, 0.5, 1.0])
 def test_gagpo_is_hgpo_gae_without_history(trace_decay):
     """They are equal if every observation is shared, except for the mean of the task group."""
@@ -277,14 +243,6 @@ def test_gagpo_is_hgpo_gae_without_history(trace_decay):
     options = {"gamma": 0.9, "trace_decay": trace_decay, "norm": "mean_norm"}
     ours = estimate("hgpo_gae", batch, history_length=0, **options)
     np.testing.assert_allclose(estimate("gagpo", batch, **options), ours - ours.mean(), atol=1e-5)
-
-
-def test_g2po_by_hand():
-    """gamma 0.5: V(y) = (0.5 * 8 + 0) / 2 = 2 over the visits of y, V(x) = (0.25 * 8 + 0) / 2 = 1."""
-    batch = episodes("xy", "xy", rewards=[8, 0])
-    in_state, in_task = np.array([0, 4, 0, -4]), np.array([1, 6, 1, -2]) - 1.5
-    found = estimate("g2po", batch, gamma=0.5, norm="mean_norm", w_group=0.0)
-    np.testing.assert_allclose(found, in_state + in_task, atol=1e-12)
 
 
 def large(seed: int) -> StepBatch:
@@ -328,17 +286,6 @@ def test_graphhca_is_graft_between_two_successors_and_log_ratios_elsewhere():
     )
 
 
-def test_final_states_absorb_what_goes_on_from_them():
-    """The first episode ends in y and is lost there, so y is worth nothing, although the second wins from it."""
-    ends = ["y", "done", "done", "done", "done"]
-    batch = episodes("x", "xy", "xz", rewards=[0, 10, 10], final_observation=ends)
-    found = partial(estimate, "graphhca", batch, w_group=0.0, norm="mean_norm", floor=0.5)
-    logs = np.log([0.5, 0.95, 0.95])
-    np.testing.assert_allclose(found()[[0, 1, 3]], logs - logs.mean())
-    logs = np.log([0.5, 0.5, 0.95])
-    np.testing.assert_allclose(found(absorb_final=True)[[0, 1, 3]], logs - logs.mean())
-
-
 def test_ecpo_lies_between_grpo_and_gigpo():
     """Shrunk to nothing it is GRPO; with every action tried once and no shrinkage it is GiGPO."""
     for seed in SEEDS:
@@ -351,20 +298,6 @@ def test_ecpo_lies_between_grpo_and_gigpo():
         once = replace(batch, action=np.arange(len(batch)))
         gigpo = estimate("gigpo", once)
         np.testing.assert_allclose(estimate("ecpo", once, shrinkage=0.0, evidence=0.0), gigpo, atol=1e-6)
-
-
-def test_state_scores_by_hand():
-    """Of x four episodes came through and one won: 1/4 of its score's way down. The first step stays in x."""
-    counts = {"state_total": [4, 4, 4, 0], "state_wins": [1, 1, 1, 0], "next_total": [4, 0, 20, 0]}
-    ends = ["z", "z", "z", "z"]
-    batch = episodes(
-        "xx", "xy", rewards=[0, 10], final_observation=ends, next_wins=[1, 0, 0, 0], episodes_seen=[20] * 4, **counts
-    )
-    novelty, score = 0.5 * np.exp(-0.4), np.exp(-np.log(20) / 4)
-    # From x: to itself; on to a new state, worth 1; on to one where 20 failed, worth 0.
-    rewards = np.array([0.0, novelty + (0.5 - novelty) * (score - 1), novelty + (0.5 - novelty) * score])
-    found = estimate("state_scores", batch, alpha=1.0)
-    np.testing.assert_allclose(found, [*(rewards - rewards.mean()), 0.0], rtol=1e-6)
 
 
 def test_proxmo_compares_equal_texts_when_cold_and_all_steps_when_hot():
@@ -430,40 +363,9 @@ def test_nested_bellman_refuses_what_it_cannot_use(options, message):
         estimate("nested_bellman", batch, **options)
 
 
-def test_rtmc_by_hand():
-    """In x, u earned 8 and 4, v nothing."""
-    batch = episodes("x", "x", "x", rewards=[8, 4, 0], action=["u", "u", "v"])
-    np.testing.assert_allclose(estimate("rtmc", batch), [2, 2, -4])
-    np.testing.assert_allclose(
-        estimate("rtmc", batch, norm="mean_std_norm"), np.array([2, 2, -4]) / (np.sqrt(12) + 1e-6), rtol=1e-12
-    )
-
-
-def test_salt_clears_what_a_won_and_a_lost_episode_share():
-    batch = episodes("xy", "xy", "xz", rewards=[10, 0, 0], action=list("upuqvp"))
-    base = estimate("grpo", batch, norm="mean_norm")
-    merged = estimate("salt", batch, base_options={"norm": "mean_norm"})
-    shared = (base[0] + base[2]) / 2
-    np.testing.assert_allclose(merged, [shared, base[1], shared, *base[3:]])
-
-
 def test_salt_with_no_step_repeated_is_its_base():
     batch = episodes("abc", "def", "ghi", rewards=[1, 0, 3])
     np.testing.assert_array_equal(estimate("salt", batch, base="gigpo"), estimate("gigpo", batch))
-
-
-def test_pass_at_k_credits_the_best_alone():
-    batch = episodes("xy", "xyz", "x", rewards=[5, 2, 1])
-    np.testing.assert_allclose(estimate("pass_at_k", batch, norm="mean_norm"), [3, 3, 0, 0, 0, 0])
-    np.testing.assert_allclose(estimate("pass_at_k", batch)[0], 3 / (np.std([5, 2, 1], ddof=1) + 1e-6))
-    tied = episodes("xy", "xyz", "x", rewards=[5, 5, 1], penalty=[0, 0.1, 0, 0, 0, 0])
-    np.testing.assert_allclose(estimate("pass_at_k", tied), [0, -0.1, 0, 0, 0, 0])
-
-
-def test_rloo_leaves_the_return_of_the_episode_out():
-    batch = episodes("xy", "x", "x", rewards=[6, 3, 0], penalty=[0, 1, 0, 0])
-    np.testing.assert_allclose(estimate("rloo", batch), [4.5, 3.5, 0, -4.5])
-    np.testing.assert_allclose(estimate("rloo", episodes("xy", rewards=[6], penalty=[0, 1])), [6, 5])
 
 
 @pytest.mark.parametrize("gamma", [0.9, 1.0])
@@ -498,29 +400,11 @@ def test_vineppo_leaves_steps_without_restarts_to_the_step_before():
     np.testing.assert_allclose(estimate("vineppo", batch, gamma=0.5), [0.5**2 * 0.8 - 0.5, 0, 0.5 - 0.8, 0, 0])
 
 
-def test_dvao_is_a_sum_of_z_scores_weighted_by_their_deviation():
-    generator = np.random.default_rng(0)
-    rewards = generator.normal(size=(5, 3)) * [1, 10, 0]
-    weights = np.array([0.2, 0.3, 0.5])
-    batch = single_steps([0.0] * 5, reward_vector=rewards)
-    spread = rewards.std(axis=0)
-    z = np.divide(rewards - rewards.mean(axis=0), spread, out=np.zeros((5, 3)), where=spread > 0)
-    expected = (z * weights * spread).sum(axis=1) / (weights * spread).sum()
-    np.testing.assert_allclose(estimate("dvao", batch, weights=weights.tolist()), expected, atol=1e-12)
-    np.testing.assert_allclose(estimate("dvao", batch, weights=(7 * weights).tolist()), expected, atol=1e-12)
-
-
 def test_empg_without_differences_is_its_base_less_the_mean():
     batch = random_batch(2)
     even = replace(batch, extras={**batch.extras, "entropy": np.full(len(batch), 0.3)})
     base = estimate("gigpo", even)
     np.testing.assert_allclose(estimate("empg", even, base="gigpo", bonus=0.0), base - base.mean(), atol=1e-12)
-
-
-def test_empg_trusts_confident_steps():
-    batch = single_steps([1.0, 0.0, 1.0, 0.0], entropy=[0.0, 0.0, 1.0, 1.0])
-    found = estimate("empg", batch, bonus=0.0)
-    np.testing.assert_allclose(found[0] / found[2], np.e, rtol=1e-6)
 
 
 def test_progpo_by_hand():
@@ -538,18 +422,6 @@ def test_progpo_by_hand():
     assert (estimate("progpo", ended)[[0, 3]] == 0).all()  # now both have seen two new things
 
 
-def test_beacon_by_hand():
-    """The milestone is the second step of episode 0 and the third of episode 1; afterwards both look in vain."""
-    milestone = [False, True, False, False, False, True, False]
-    batch = episodes("abc", "abcd", milestone=milestone)
-    found = estimate("beacon", batch, gamma=0.5, w_group=0.0)
-    credit = np.array([5, 10, 0, 2.5, 5, 10, 0])
-    searching = [0, 1, 3, 4, 5]
-    np.testing.assert_allclose(found[searching], credit[searching] - credit[searching].mean())
-    assert found[[2, 6]].tolist() == [0, 0]
-    assert (estimate("beacon", episodes("abc", "abcd"), w_group=0.0) == 0).all()
-
-
 def test_dr_mas_with_one_role_counts_steps():
     batch = replace(random_batch(4), extras={"agent": np.zeros(len(random_batch(4)), dtype=np.int64)})
     several = np.bincount(batch.group_labels[batch.first_rows])[batch.group_labels] > 1
@@ -564,18 +436,6 @@ def test_dr_mas_by_the_statistics_of_one_role():
     np.testing.assert_allclose(estimate("dr_mas", batch, statistics_of=0), by_role_0)
     np.testing.assert_allclose(estimate("dr_mas", batch), [*by_role_0[[0]], 4, *by_role_0[[2, 3]]])
     np.testing.assert_allclose(estimate("dr_mas", batch, statistics_of=1), [4, 4, 4, 0])
-
-
-def test_turn_rewards_by_hand():
-    batch = episodes("xy", "xy", rewards=[1, 0], turn_reward=[0.5, 9, -0.5, 9])
-    apart = estimate("turn_rewards", batch, joint=False, gamma=0.5)
-    z = np.array([1, -1]) / np.sqrt(2)
-    np.testing.assert_allclose(apart, np.array([1.5, 1, -1.5, -1]) * z[0], rtol=1e-5)
-
-
-def test_siblings_are_compared_with_one_another():
-    batch = single_steps([4.0, 0.0, 7.0, 5.0, 9.0], branch=[0, 0, 1, 1, 2])
-    np.testing.assert_allclose(estimate("siblings", batch), [4, -4, 2, -2, 0])
 
 
 @pytest.mark.parametrize(

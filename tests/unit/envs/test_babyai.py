@@ -140,22 +140,6 @@ def test_the_limit_of_the_level_ends_an_episode_that_is_not_won():
     assert not turns[-1][4]["won"]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"level": "KeyInBox"}, "level=KeyInBox cannot be played: minigrid's bot fails at it"),
-        ({"level": "GotoLocal"}, "Did you mean 'GoToLocal'"),
-        ({"level": ["GoToLocal", "mixed/open", "mixed/shut"]}, "Unknown level of BabyAI 'mixed/shut'"),
-        ({"style": "balrogs"}, "Did you mean 'balrog'"),
-        ({"tasks": 0}, "tasks=0: must be at least 1"),
-        ({"level": "UnlockLocal", "tasks": 9, "held_out": "missions", "split": "test"}, "is empty. Set split=all"),
-    ],
-)
-def test_wrong_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        make(ID, **options)
-
-
 def test_the_levels_are_minigrids_less_six_and_the_mixed_ones():
     assert len(level_names()) == 96 - len(REFUSED) + len(MIXED) == 95
 

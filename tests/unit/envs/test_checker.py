@@ -1,6 +1,7 @@
 """check_text_env names the mistakes that people make in their first environment. Each class here makes one."""
 
 from collections import UserDict
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -60,11 +61,6 @@ class NoTakeAction(TextEnv):
         return Turn("", task="")
 
 
-class ReturnsNothing(Walk):
-    def take_action(self, action):
-        super().take_action(action)
-
-
 class OrderOfASet(Walk):
     tasks = tuple({f"task {number}" for number in range(30)})
 
@@ -73,46 +69,10 @@ class HashedTasks(Walk):
     tasks = tuple(f"task {hash(name)}" for name in ("left", "right"))
 
 
-class IgnoresTheTask(Walk):
-    def choose_task(self, options):
-        return self.task_ids[0]
-
-
 class IgnoresOptions(Walk):
     def reset(self, *, seed=None, options=None):
         known = {"task_id": options["task_id"]} if "task_id" in (options or {}) else {}
         return super().reset(seed=seed, options=known)
-
-
-class SplitUnsaid(Walk):
-    def __init__(self, *, split="train"):
-        super().__init__(split="all")
-
-
-class RaisesOnNonsense(Walk):
-    def take_action(self, action):
-        return self.turn(observation={"on": "Gone on.", "back": "Gone back."}[action])
-
-
-class ResponsesInAString(Walk):
-    def take_action(self, action):
-        return super().take_action(action) if action in ("on", "back") else "Pardon?"
-
-
-class RaisesOnListed(Walk):
-    def take_action(self, action):
-        return self.turn(reward=1 / len(action[2:])) if action == "on" else super().take_action(action)
-
-
-class AcceptsNonsense(Walk):
-    def take_action(self, action):
-        return super().take_action("back")
-
-
-class PunishesNonsense(Walk):
-    def take_action(self, action):
-        turn = super().take_action(action)
-        return turn if turn.action_valid else self.turn(reward=-1.0, action_valid=False)
 
 
 class CountsNonsense(Walk):
@@ -124,12 +84,6 @@ class CountsNonsense(Walk):
         self.actions += 1
         turn = super().take_action(action)
         return self.turn(observation=f"Action {self.actions}.", action_valid=turn.action_valid)
-
-
-class RefusesListed(Walk):
-    def take_action(self, action):
-        super().take_action(action)
-        return self.turn(action_valid=False)
 
 
 class WinsWithoutEnd(Walk):
@@ -146,11 +100,6 @@ class WinsWithoutEndOpenEnded(TextEnv):
 
     def take_action(self, action):
         return Turn("Yes.", won=True)
-
-
-class EndsAtTheStart(Walk):
-    def begin_episode(self, task_id):
-        return Turn("Over.", task="None.", terminated=True)
 
 
 class OwnStep(Walk):
@@ -170,18 +119,6 @@ class GoesOnAfterTheEnd(Walk):
     def step(self, action):
         self._running = True
         return super().step(action)
-
-
-class GlobalChance(Walk):
-    def begin_episode(self, task_id):
-        super().begin_episode(task_id)
-        return self.turn(observation=f"Stone {np.random.random()}.")
-
-
-class ChanceOfItsOwn(Walk):
-    def begin_episode(self, task_id):
-        super().begin_episode(task_id)
-        return self.turn(observation=f"Stone {np.random.default_rng().random()}.")
 
 
 class NeverReset(Walk):
@@ -235,27 +172,15 @@ MISTAKES = {
     NoSuperInit: r"NoSuperInit.__init__ must call super\(\).__init__\(render_mode=render_mode\)",
     NoTasks: "NoTasks lacks task_ids",
     NoTakeAction: "NoTakeAction lacks the method take_action",
-    ReturnsNothing: r"ReturnsNothing.take_action\('.*'\) must return a Turn; it returned None",
     OrderOfASet: "Another process lists the same tasks in another order: make task_ids from content alone, and sort",
     HashedTasks: "Another process lists other tasks",
-    IgnoresTheTask: r"reset\(options={'task_id': 'right to left'}\) began 'left to right'",
     IgnoresOptions: r"reset\(options={'no such option': 1}\) must raise ValueError",
-    SplitUnsaid: "split='train' was asked for and env.split is 'all'",
-    RaisesOnNonsense: "The action '' raised KeyError: ''. Any string may come: return a Turn for what is not",
-    ResponsesInAString: r"must return a Turn; it returned 'Pardon\?'\. Any string may come",
-    RaisesOnListed: "The action 'on' raised ZeroDivisionError.* It was listed in admissible_actions",
-    AcceptsNonsense: "'' is not in admissible_actions, yet action_valid is True",
-    PunishesNonsense: "The inadmissible action '' gave a reward or ended the episode",
     CountsNonsense: "Inadmissible actions were added to the same ones, but step 1 differs",
-    RefusesListed: "'(on|back)' was listed in admissible_actions and then called invalid",
     WinsWithoutEnd: "won=True without terminated=True: winning ends the episode",
     WinsWithoutEndOpenEnded: "won=True without terminated=True: winning ends the episode",
-    EndsAtTheStart: "is over before its first step",
     OwnStep: "info lacks 'action_valid' after a step: write take_action, and leave step as it is",
     OwnLimit: "leave step limits to max_episode_steps",
     GoesOnAfterTheEnd: r"step\(\) after the end of an episode must raise gymnasium.error.ResetNeeded",
-    GlobalChance: "draws from the global random generators: use self.np_random",
-    ChanceOfItsOwn: "Same seed and actions, but step 0 differs",
     NeverReset: "Same seed and actions, but step 0 differs.*let begin_episode set the whole state",
     SharedState: "Another environment was played at the same time, but step .* differs.*Keep state in self",
     GrowingInfo: r"info\['visited'\] of an earlier step has changed since",
@@ -266,6 +191,31 @@ MISTAKES = {
 def turns(**fields):
     """Return the attributes of a class whose turns have these fields."""
     return {"turn": lambda self, **changes: Walk.turn(self, **fields, **changes)}
+
+
+def takes(take_action):
+    """Return the attributes of a class that takes actions in this way."""
+    return {"take_action": take_action}
+
+
+def begins(observation):
+    """Return the attributes of a class whose episodes begin with what this function returns."""
+
+    def begin_episode(self, task_id):
+        Walk.begin_episode(self, task_id)
+        return self.turn(observation=observation())
+
+    return {"begin_episode": begin_episode}
+
+
+def refused(env, action):
+    """The environment's turn after an action, which it calls invalid."""
+    Walk.take_action(env, action)
+    return env.turn(action_valid=False)
+
+
+def over(env, task_id):
+    return Turn("Over.", task="None.", terminated=True)
 
 
 ATTRIBUTES = [
@@ -296,6 +246,42 @@ ATTRIBUTES = [
     (
         turns(extras={"action_descriptions": ["to the next stone", ""]}),
         r"action_descriptions must be a tuple of texts: \['to the next stone', ''\]",
+    ),
+    (takes(lambda self, action: None), r"Mistaken.take_action\('.*'\) must return a Turn; it returned None"),
+    (
+        takes(lambda self, action: self.turn(observation={"on": "Gone on.", "back": "Gone back."}[action])),
+        "The action '' raised KeyError: ''. Any string may come: return a Turn for what is not",
+    ),
+    (
+        takes(lambda self, action: Walk.take_action(self, action) if action in ("on", "back") else "Pardon?"),
+        r"must return a Turn; it returned 'Pardon\?'\. Any string may come",
+    ),
+    (
+        takes(lambda self, action: Walk.take_action(self, action) if action != "on" else self.turn(reward=1 / 0)),
+        "The action 'on' raised ZeroDivisionError.* It was listed in admissible_actions",
+    ),
+    (
+        takes(lambda self, action: Walk.take_action(self, "back")),
+        "'' is not in admissible_actions, yet action_valid is True",
+    ),
+    (
+        takes(lambda self, action: replace(turn := Walk.take_action(self, action), reward=turn.action_valid - 1.0)),
+        "The inadmissible action '' gave a reward or ended the episode",
+    ),
+    (takes(refused), "'(on|back)' was listed in admissible_actions and then called invalid"),
+    ({"begin_episode": over}, "is over before its first step"),
+    (
+        begins(lambda: f"Stone {np.random.random()}."),
+        "draws from the global random generators: use self.np_random",
+    ),
+    (begins(lambda: f"Stone {np.random.default_rng().random()}."), "Same seed and actions, but step 0 differs"),
+    (
+        {"choose_task": lambda self, options: self.task_ids[0]},
+        r"reset\(options={'task_id': 'right to left'}\) began 'left to right'",
+    ),
+    (
+        {"__init__": lambda self, *, split="train": Walk.__init__(self, split="all")},
+        "split='train' was asked for and env.split is 'all'",
     ),
 ]
 

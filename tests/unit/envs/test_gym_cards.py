@@ -12,7 +12,6 @@ from hgpo_gym.creditbench.policies import uniform_policy
 from hgpo_gym.envs.gym_cards.blackjack import FACES, Blackjack, Total, dealer_scores
 from hgpo_gym.envs.gym_cards.env import GymCardsEnv
 from hgpo_gym.envs.gym_cards.formulas import FormulaPrefix, advance, completion, python_value, values
-from hgpo_gym.envs.registration import make
 from tests.support import golden
 
 GOLDEN = golden.load("gym_cards")
@@ -201,16 +200,3 @@ def test_exact_values_agree_with_play():
         won.append(info["won"])
     assert exact == pytest.approx(np.mean(won), abs=0.03)
     assert GymCardsEnv(reward="original").dynamics("3-3-8-8") is None
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"game": "Points"}, r"Unknown game 'Points'. Did you mean 'EZPoints'\?|'Points24'"),
-        ({"reward": "sucess"}, r"Did you mean 'success'\?"),
-        ({"arithmetic": "float"}, "Valid: exact, original"),
-    ],
-)
-def test_wrong_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        make("hgpo_gym/GymCards-v0", **options)

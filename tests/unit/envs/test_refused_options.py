@@ -36,12 +36,36 @@ REFUSED = {
         ({"action": ""}, "action='': give a name without white space at its ends, such as 'ask'"),
         ({"action": "ask "}, "action='ask ': give a name"),
     ],
+    "BabyAI": [
+        *ANY,
+        ({"level": "KeyInBox"}, "level=KeyInBox cannot be played: minigrid's bot fails at it"),
+        ({"level": "GotoLocal"}, "Did you mean 'GoToLocal'"),
+        ({"level": ["GoToLocal", "mixed/open", "mixed/shut"]}, "Unknown level of BabyAI 'mixed/shut'"),
+        ({"style": "balrogs"}, "Did you mean 'balrog'"),
+        ({"tasks": 0}, "tasks=0: must be at least 1"),
+        ({"level": "UnlockLocal", "tasks": 9, "held_out": "missions", "split": "test"}, "is empty. Set split=all"),
+    ],
     "FrozenLake": [
         *ANY,
         ({"size": 1}, "size=1: choose 2 to 100"),
         ({"frozen": 0.1}, r"frozen=0.1: choose 0.3 to 1"),
         ({"maps": 10**12}, "maps=1000000000000.*choose"),
         ({"size": 10**6}, "size=1000000.*choose"),
+    ],
+    "GymCards": [
+        *ANY,
+        ({"game": "Points"}, r"Unknown game 'Points'. Did you mean 'EZPoints'\?|'Points24'"),
+        ({"reward": "sucess"}, r"Did you mean 'success'\?"),
+        ({"arithmetic": "float"}, "Valid: exact, original"),
+    ],
+    "Search": [
+        *ANY,
+        ({"hops": [4]}, r"hops=\[4\]: choose some of \[1, 2, 3\]"),
+        ({"topk": 0}, "topk=0: must be at least 1"),
+        ({"passages": 10}, "passages=10: choose 100 to 100,000"),
+        ({"queries": "all"}, "Unknown queries 'all'"),
+        ({"retriever": "http://x"}, r"retriever=http://x needs questions of its own: set data='FILE'"),
+        ({"data": "q.jsonl"}, r"q\.jsonl not found"),
     ],
     "SecretWord": [
         *ANY,
@@ -68,13 +92,21 @@ REFUSED = {
         ({"game": "FifteenPuzzle-v0"}, "game=FifteenPuzzle-v0 cannot be played here: its last move ends in an error"),
         ({"game": "TowerOfHanoi-v0", "split": "test"}, r"is empty: 150 seeds begin in 1 way\(s\). Set split=all"),
     ],
+    "TextCraft": [
+        *ANY,
+        ({"recipes": "mine"}, "Did you mean 'minecraft'"),
+        ({"recipes": "generated", "depth": 9}, "depth=9: choose 1 to 8"),
+        ({"recipes": "generated", "depth": [1, 0]}, "choose 1 to 8"),
+        ({"observation": "all"}, "Unknown observation 'all'"),
+    ],
 }
+PACKAGES = {"BabyAI": "minigrid", "Search": "bm25s", "TextArena": "textarena"}
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_options_that_cannot_be_are_refused(name, subtests):
-    if name == "TextArena":
-        pytest.importorskip("textarena")
+    if name in PACKAGES:
+        pytest.importorskip(PACKAGES[name])
     for options, message in REFUSED[name]:
-        with subtests.test(str(options)), pytest.raises(ValueError, match=message):
+        with subtests.test(str(options)), pytest.raises((ValueError, FileNotFoundError), match=message):
             make(f"hgpo_gym/{name}-v0", **options)

@@ -10,8 +10,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from hgpo_gym.envs.registration import make
-
 pytest.importorskip("bm25s")
 from hgpo_gym.envs.search.env import SearchEnv, read_action
 from hgpo_gym.envs.search.retrievers import K1, B, BM25Retriever, Passage, search_passages
@@ -262,22 +260,6 @@ def test_20_000_hostile_actions_change_nothing_that_a_snapshot_does_not_restore(
             env.restore(snapshot)
     assert env.restore(snapshot)[0] == snapshot.turn.observation
     assert env.step("search[Bar]")[4]["action_valid"]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"hops": [4]}, r"hops=\[4\]: choose some of \[1, 2, 3\]"),
-        ({"topk": 0}, "topk=0: must be at least 1"),
-        ({"passages": 10}, "passages=10: choose 100 to 100,000"),
-        ({"queries": "all"}, "Unknown queries 'all'"),
-        ({"retriever": "http://x"}, r"retriever=http://x needs questions of its own: set data='FILE'"),
-        ({"data": "q.jsonl"}, r"q\.jsonl not found"),
-    ],
-)
-def test_wrong_options_are_refused(options, message):
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
-        make("hgpo_gym/Search-v0", **options)
 
 
 def test_damaged_lines_are_named(tmp_path):

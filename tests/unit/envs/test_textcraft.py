@@ -167,20 +167,6 @@ def test_hostile_free_text_is_answered(action):
     observation.encode()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"recipes": "mine"}, "Did you mean 'minecraft'"),
-        ({"recipes": "generated", "depth": 9}, "depth=9: choose 1 to 8"),
-        ({"recipes": "generated", "depth": [1, 0]}, "choose 1 to 8"),
-        ({"observation": "all"}, "Unknown observation 'all'"),
-    ],
-)
-def test_wrong_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        make(ID, **options)
-
-
 def test_commands_that_are_no_recipes_are_refused():
     env = make(ID, recipes="generated")
     with pytest.raises(ValueError, match="Unknown recipe in commands 'craft gold'"):

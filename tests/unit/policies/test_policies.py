@@ -147,11 +147,6 @@ def test_a_single_admissible_action_needs_no_model(policy, monkeypatch):
     assert (response.tokens.logprobs == 0).all()
 
 
-def test_any_text_survives_the_tokenizer(tiny):
-    for text in ("walk on", "häß 寿司 🦊", "{}[]<|x|>"):
-        assert tiny[1].decode(tiny[1](text)["input_ids"]) == text
-
-
 def test_a_loaded_tokenizer_splits_text_as_the_saved_one_did(tmp_path):
     tokenizer = train_tokenizer(["go to cabinet 1", "go to cabinet 12 then to shelf 2"] * 5, 300)
     save_model(make_tiny_model(tokenizer, hidden_size=16, layers=1, heads=2, seed=0), tokenizer, tmp_path)
@@ -217,27 +212,6 @@ def test_texts_without_a_task_lose_their_beginning(tiny):
     np.testing.assert_array_equal(policy.encode_prompts([PROMPTS[1]])[0], full[-5:])
     (sequence,) = policy.begin([Request(PROMPTS[1], task="A task that it does not show.")], Sampling())
     np.testing.assert_array_equal(sequence.prompt_ids, full[-5:])
-
-
-def test_a_response_ends_by_any_token_of_the_generation_config(tiny):
-    model, tokenizer = copy.deepcopy(tiny)
-    (token,) = tokenizer("H", add_special_tokens=False)["input_ids"]
-    model.generation_config.eos_token_id = [token]
-    requested = [Request(PROMPTS[0], seed=(n,)) for n in range(60)]
-    responses = LanguageModelPolicy(model, tokenizer).generate(requested, Sampling(max_new_tokens=300))
-    ends = {int(response.tokens.token_ids[-1]) for response in responses if len(response.tokens.token_ids) < 300}
-    assert ends == {token, tokenizer.eos_token_id}
-    assert all(token not in response.tokens.token_ids[:-1] for response in responses)
-
-
-def test_a_chat_template_is_used_where_there_is_one(tiny):
-    model, tokenizer = tiny
-    tokenizer.chat_template = "user: {{ messages[0]['content'] }}{% if add_generation_prompt %} assistant:{% endif %}"
-    try:
-        ids = LanguageModelPolicy(model, tokenizer).encode_prompts(["Hall."])[0]
-        assert tokenizer.decode(ids) == "user: Hall. assistant:"
-    finally:
-        tokenizer.chat_template = None
 
 
 def test_a_chat_template_gets_its_arguments(tiny):
@@ -320,34 +294,6 @@ def test_a_thought_that_the_chat_template_begins_is_part_of_the_response(tiny, t
     assert prompt.read("a\n</think>\n\n<action>go back</action>", opened="<think>") == ("go back", True)
     bare = PromptTemplate.named("bare")
     assert bare.read("go back", opened="<think>") == bare.read("go back")
-
-
-def test_responses_end_as_the_chat_template_ends_a_turn(tiny):
-    """Held to the admissible ones, they are drawn as the model says them, which ends a turn by another token than its
-    tokenizer's."""
-    model, tokenizer = copy.deepcopy(tiny)
-    tokenizer.add_special_tokens({"additional_special_tokens": ["<end_of_turn>"]})
-    model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
-    ends = tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids("<end_of_turn>")
-    model.generation_config.eos_token_id = list(ends)
-    policy = LanguageModelPolicy(model, tokenizer, constrain="admissible")
-    assert policy.encode_response("go back")[-1] == ends[0]
-    tokenizer.chat_template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}<end_of_turn>{% endfor %}"
-    tokenizer.chat_template += "{% if add_generation_prompt %}assistant: {% endif %}"
-    policy = LanguageModelPolicy(model, tokenizer, constrain="admissible")
-    assert policy.encode_response("go back")[-1] == ends[1]
-    responses = ("walk", "walk on")  # one is the beginning of the other: where it ends decides
-    requested = [Request(PROMPTS[0], responses, seed=(n,)) for n in range(300)]
-    texts = [response.text for response in policy.generate(requested, Sampling(max_new_tokens=8))]
-    ids = [
-        np.concatenate((policy.encode_prompts(PROMPTS[:1])[0], policy.encode_response(response)))
-        for response in responses
-    ]
-    with torch.no_grad():
-        place = len(ids[0]) - 2
-        logits = model.eval()(torch.from_numpy(ids[0])[None]).logits[0, place]
-    share = torch.softmax(logits[[ids[0][-1], ids[1][-2]]], 0)[0]
-    assert abs(texts.count("walk") / 300 - float(share)) < 0.1
 
 
 def test_the_longest_admissible_response_may_be_longer_than_others(policy):

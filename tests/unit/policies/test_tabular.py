@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from hgpo_gym.cli.main import main
 from hgpo_gym.memory.keys import chain_keys, hash_text, link
 from hgpo_gym.policies import Request, Sampling
 from hgpo_gym.policies.likelihood import score
@@ -200,14 +199,3 @@ def test_the_kl_loss_holds_the_policy_to_the_uniform_one(tmp_path):
     assert free["kl_reference"] > 0.5
     assert held["kl_reference"] < 0.05
     assert held["success"] < 0.5 < free["success"]
-
-
-def test_a_run_is_evaluated_with_the_same_kind_of_policy(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    summary = train(tmp_path / "run", "trainer.iterations=3", "memory.history_length=1")
-    capsys.readouterr()
-    main(["eval", "run=run", "out=evaluation.json"])
-    assert f'"success": {summary["success_after"]}' in capsys.readouterr().out
-    with pytest.raises(SystemExit):
-        main(["eval", "run=run", "model=tiny"])
-    assert "run=run has model.kind=tabular, not language_model: leave out model=" in capsys.readouterr().err
