@@ -81,6 +81,15 @@ def train_until(iteration, run_dir, *overrides, base=SETTINGS):
         run.train()
 
 
+def whole_and_resumed(folder, *overrides, ended=2, iterations=4, base=SETTINGS):
+    """Train a run, and the same that ended sooner and was resumed. Returns their directories."""
+    whole, resumed = folder / "whole", folder / "resumed"
+    train(whole, *overrides, f"trainer.iterations={iterations}", base=base)
+    train(resumed, *overrides, f"trainer.iterations={ended}", base=base)
+    train(resumed, *overrides, f"trainer.iterations={iterations}", "resume=must", base=base)
+    return whole, resumed
+
+
 def numbers(run_dir):
     """The metrics of a run, a dictionary an iteration, without what was timed."""
     return [without_seconds(line) for line in read_metrics(run_dir)]

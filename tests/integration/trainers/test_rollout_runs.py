@@ -17,7 +17,7 @@ from hgpo_gym.rollouts.rollout import EpisodeOutcome
 from hgpo_gym.rollouts.samplers import spread
 from hgpo_gym.runs.directory import read_metrics
 from hgpo_gym.trainers.warm_start.episodes import IMITATED_ALONE
-from tests.support.small_runs import SETTINGS, numbers, train
+from tests.support.small_runs import SETTINGS, numbers, train, whole_and_resumed
 
 RUNS = {
     "dynamic": ["sampler=dynamic", "sampler.rounds=3", "algo=grpo"],
@@ -39,11 +39,9 @@ RUNS = {
 @pytest.mark.smoke
 @pytest.mark.parametrize("options", RUNS.values(), ids=RUNS)
 def test_a_resumed_run_has_the_numbers_of_an_undisturbed_one(tmp_path, options):
-    train(tmp_path / "whole", *options)
-    train(tmp_path / "broken", "trainer.iterations=2", *options)
-    train(tmp_path / "broken", "resume=auto", *options)
-    assert numbers(tmp_path / "broken") == numbers(tmp_path / "whole")
-    assert outcomes(tmp_path / "broken") == outcomes(tmp_path / "whole")
+    whole, resumed = whole_and_resumed(tmp_path, *options)
+    assert numbers(resumed) == numbers(whole)
+    assert outcomes(resumed) == outcomes(whole)
 
 
 def test_stale_rollouts_are_those_of_the_weights_of_that_many_updates_ago(tmp_path):

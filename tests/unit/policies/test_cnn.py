@@ -13,7 +13,7 @@ from hgpo_gym.policies.likelihood import score
 from hgpo_gym.runs.directory import read_metrics
 from tests.support import small_runs
 from tests.support.commands import run
-from tests.support.small_runs import numbers
+from tests.support.small_runs import numbers, whole_and_resumed
 
 SMALL = [
     "env=sokoban", "env.size=5", "env.inner_walls=1", "env.min_moves=1", "env.levels=24", "env.split=all",
@@ -113,10 +113,8 @@ def test_what_it_learns_holds_for_levels_that_it_has_not_seen(tmp_path, monkeypa
 
 
 def test_a_resumed_run_has_the_numbers_of_an_undisturbed_one(tmp_path):
-    train(tmp_path / "whole", "trainer.iterations=4", "rollout.num_tasks=2", "evaluation.every=2")
-    train(tmp_path / "broken", "trainer.iterations=2", "rollout.num_tasks=2", "evaluation.every=2")
-    train(tmp_path / "broken", "trainer.iterations=4", "rollout.num_tasks=2", "evaluation.every=2", "resume=auto")
-    assert numbers(tmp_path / "broken") == numbers(tmp_path / "whole")
+    whole, resumed = whole_and_resumed(tmp_path, "rollout.num_tasks=2", "evaluation.every=2", base=SMALL)
+    assert numbers(resumed) == numbers(whole)
 
 
 @pytest.mark.parametrize("command", ["train", "eval"])

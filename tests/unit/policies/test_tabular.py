@@ -13,7 +13,7 @@ from hgpo_gym.policies.likelihood import score
 from hgpo_gym.policies.tabular import LogitTable, TableFullError, TabularPolicy
 from hgpo_gym.runs.directory import read_metrics
 from tests.support import small_runs
-from tests.support.small_runs import numbers
+from tests.support.small_runs import numbers, whole_and_resumed
 
 ACTIONS = ("open red door", "open blue door", "go back")
 SMALL = ["model=tabular", "env.sections=2", "env.max_episode_steps=12", "evaluation.decoding_seeds=2"]
@@ -183,13 +183,9 @@ def test_a_resumed_run_has_the_numbers_of_an_undisturbed_one(tmp_path):
     options = [
         "env.colours=6", "rollout.num_tasks=1", "trainer.kl_coef=0.01", "evaluation.every=3", "checkpoint.keep=9",
     ]  # fmt: skip
-    train(tmp_path / "whole", "trainer.iterations=6", *options)
-    train(tmp_path / "broken", "trainer.iterations=3", *options)
-    train(tmp_path / "broken", "trainer.iterations=6", "resume=auto", *options)
-    assert numbers(tmp_path / "broken") == numbers(tmp_path / "whole")
-    assert 0 < entries_of(tmp_path / "broken", 3) < entries_of(tmp_path / "broken", 6)
-    train(tmp_path / "other", "trainer.iterations=6", "seed=1", *options)
-    assert numbers(tmp_path / "other") != numbers(tmp_path / "whole")
+    whole, resumed = whole_and_resumed(tmp_path, *options, ended=3, iterations=6, base=SMALL)
+    assert numbers(resumed) == numbers(whole)
+    assert 0 < entries_of(resumed, 3) < entries_of(resumed, 6)
 
 
 def test_the_kl_loss_holds_the_policy_to_the_uniform_one(tmp_path):

@@ -15,7 +15,7 @@ from hgpo_gym.rollouts.player import Player
 from hgpo_gym.rollouts.teams.base import Solo
 from hgpo_gym.runs.directory import read_metrics
 from tests.support.small_models import make_policy
-from tests.support.small_runs import TINY, numbers, train
+from tests.support.small_runs import TINY, numbers, train, whole_and_resumed
 from tests.support.step_batches import random_batch
 
 PLANNED = [*TINY, "algo=hiper_hae", "prompt=plan", "rollout.max_new_tokens=64"]
@@ -161,15 +161,12 @@ def test_copies_of_a_response_have_the_mean_of_its_tokens_advantages():
 
 
 def test_a_resumed_run_has_the_numbers_of_an_undisturbed_one(tmp_path):
-    base = [*PLANNED, "evaluation.every=2"]
-    train(tmp_path / "whole", "trainer.iterations=4", base=base)
-    train(tmp_path / "broken", "trainer.iterations=2", base=base)
-    train(tmp_path / "broken", "trainer.iterations=4", "resume=must", base=base)
-    assert numbers(tmp_path / "broken") == numbers(tmp_path / "whole")
-    lines = read_metrics(tmp_path / "whole")
+    whole, resumed = whole_and_resumed(tmp_path, "evaluation.every=2", base=PLANNED)
+    assert numbers(resumed) == numbers(whole)
+    lines = read_metrics(whole)
     assert len({line["value_low_loss"] for line in lines}) == len({line["value_high_loss"] for line in lines}) == 4
     assert {line["plan_in_form_share"] for line in lines} == {1.0}
-    extras = saved.load(tmp_path / "whole" / "rollouts", 4).batch.extras
+    extras = saved.load(whole / "rollouts", 4).batch.extras
     assert (extras["switch_tokens"] > 0).all()
     assert (extras["switch_tokens"] < extras["plan_tokens"]).all()
     assert (extras["plan_tokens"] < extras["response_tokens"]).all()

@@ -19,7 +19,7 @@ from hgpo_gym.trainers.learners.validate import validate_estimator
 from hgpo_gym.trainers.update.diverged import NonFiniteError
 from tests.support import small_models, small_runs
 from tests.support.small_models import make_policy, weights
-from tests.support.small_runs import TINY, numbers, train
+from tests.support.small_runs import TINY, numbers, train, whole_and_resumed
 
 PLACES = 5
 TRUE_VALUES = np.arange(1, PLACES + 1) / (PLACES + 1)
@@ -176,16 +176,10 @@ def test_explained_variance_is_1_for_the_targets_0_for_their_mean_and_below_for_
 
 @pytest.mark.parametrize("base", RUNS.values(), ids=RUNS)
 def test_a_resumed_run_has_the_numbers_of_an_undisturbed_one(tmp_path, base):
-    base = [*base, "algo=gae", "evaluation.every=2"]
-    train(tmp_path / "whole", "trainer.iterations=4", base=base)
-    train(tmp_path / "broken", "trainer.iterations=2", base=base)
-    train(tmp_path / "broken", "trainer.iterations=4", "resume=must", base=base)
-    assert numbers(tmp_path / "broken") == numbers(tmp_path / "whole")
-    losses = [line["value_loss"] for line in read_metrics(tmp_path / "whole")]
-    assert len(set(losses)) == 4
-    states = [
-        torch.load(tmp_path / run / "checkpoints" / "iteration_0004" / "critic.pt") for run in ("broken", "whole")
-    ]
+    whole, resumed = whole_and_resumed(tmp_path, "algo=gae", "evaluation.every=2", base=base)
+    assert numbers(resumed) == numbers(whole)
+    assert len({line["value_loss"] for line in read_metrics(whole)}) == 4
+    states = [torch.load(run / "checkpoints" / "iteration_0004" / "critic.pt") for run in (resumed, whole)]
     for one, same in zip(*(state["value"]["network"].values() for state in states), strict=True):
         assert torch.equal(one, same)
         assert one.any()

@@ -8,7 +8,7 @@ import numpy as np
 from hgpo_gym.advantages.values import is_last
 from hgpo_gym.rollouts.rollout import EpisodeOutcome, Rollout
 from hgpo_gym.trainers.state_counts import StateCounts
-from tests.support.small_runs import SETTINGS, numbers, train, training_numbers
+from tests.support.small_runs import numbers, training_numbers, whole_and_resumed
 from tests.support.step_batches import random_batch
 
 
@@ -50,13 +50,10 @@ def test_an_episode_counts_once_in_each_of_its_states_its_final_one_included():
 
 
 def test_a_resumed_run_has_the_numbers_and_counts_of_an_undisturbed_one(tmp_path):
-    base = [*SETTINGS, "env.sections=1", "evaluation.every=0", "algo=state_scores"]
-    train(tmp_path / "whole", "trainer.iterations=4", base=base)
-    train(tmp_path / "broken", "trainer.iterations=2", base=base)
-    train(tmp_path / "broken", "trainer.iterations=4", "resume=must", base=base)
-    assert training_numbers(tmp_path / "broken") == training_numbers(tmp_path / "whole")
-    files = [tmp_path / run / "checkpoints" / "iteration_0004" / "state_counts.npz" for run in ("broken", "whole")]
+    whole, resumed = whole_and_resumed(tmp_path, "env.sections=1", "evaluation.every=0", "algo=state_scores")
+    assert training_numbers(resumed) == training_numbers(whole)
+    files = [run / "checkpoints" / "iteration_0004" / "state_counts.npz" for run in (resumed, whole)]
     assert files[0].read_bytes() == files[1].read_bytes()
     with np.load(files[0]) as counts:
-        assert counts["episodes"] == 4 * numbers(tmp_path / "whole")[0]["episodes"]
+        assert counts["episodes"] == 4 * numbers(whole)[0]["episodes"]
         assert (counts["counts"][:, 1] <= counts["counts"][:, 0]).all()

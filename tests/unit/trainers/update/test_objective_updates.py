@@ -125,37 +125,6 @@ def test_an_objective_sees_what_the_estimator_says_of_episodes_and_tokens(record
         update(records, batch, ADVANTAGES._replace(tokens=of_tokens), (0, 0, 0))
 
 
-def test_an_objective_that_weighs_engines_itself_takes_no_correction():
-    with pytest.raises(ValueError, match="objective=hispo weighs trainer against engine itself"):
-        update_by("hispo", drawn(), correction=Choice("token"))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"loss_aggregation": "sequence_mea"}, "Did you mean 'sequence_mean'"),
-        ({"loss_constant": 0}, "greater than 0"),
-    ],
-)
-def test_settings_that_cannot_be(changes, message):
-    with pytest.raises(ValueError, match=message):
-        settings(**changes)
-
-
-@pytest.mark.parametrize(
-    ("correction", "message"),
-    [
-        (Choice("tokn"), r"'tokn'. Did you mean 'token'\?"),
-        (Choice("sequence_k3"), "needs the option limit"),
-        (Choice("none", {"high": 1}), "option of none 'high'"),
-        (Choice("token_mask", {"low": 3, "high": 2}), "low=3, high=2: bounds of a ratio"),
-    ],
-)
-def test_a_correction_that_cannot_be_is_refused_at_once(correction, message):
-    with pytest.raises(ValueError, match=message):
-        PolicyUpdate(make_policy(), None, settings(), 1.0, correction=correction)
-
-
 def test_where_samples_are_dropped_a_mini_batch_of_which_every_token_is_makes_no_step(records):
     """Adam's momentum would go on without a gradient."""
     policy = make_policy()

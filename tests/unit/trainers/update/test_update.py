@@ -41,21 +41,6 @@ def records(policy):
     return responses(policy)
 
 
-@pytest.mark.parametrize("correction", ["none", "sequence"])
-@pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean"])
-def test_an_update_does_not_depend_on_how_a_mini_batch_is_split(policy, records, aggregation, correction):
-    """The gradient, not the weights: Adam's first step magnifies rounding errors of gradients near 0."""
-    changes = {"loss_aggregation": aggregation, "kl_coef": 0.1, "mini_batch_size": 24, "update_epochs": 1}
-    changes |= {"correction": Choice(correction)}
-    drawn = responses(policy, sampling=Sampling(temperature=0.7))
-    whole, metrics = updated(policy, drawn, ADVANTAGES, max_batch_tokens=10_000, **changes)
-    assert gradient(whole).norm() > 0.01
-    for budget in (1, 60, 200):
-        split, split_metrics = updated(policy, drawn, ADVANTAGES, max_batch_tokens=budget, **changes)
-        torch.testing.assert_close(gradient(whole), gradient(split), atol=1e-6, rtol=1e-4)
-        assert metrics == pytest.approx(split_metrics, abs=1e-5)
-
-
 def test_an_update_raises_the_probability_of_good_responses(policy, records):
     good = np.array([1.0 if record.token_ids[1] == records[0].token_ids[1] else -1.0 for record in records])
     after, _ = updated(policy, records, good, update_epochs=5)
