@@ -133,17 +133,6 @@ def runs(smollm2, tmp_path_factory):
     return folder, whole
 
 
-def test_a_user_sees_what_is_loaded_and_no_noise_of_frameworks(runs, smollm2):
-    _, done = runs
-    assert done.stderr == ""
-    first, second, third, fourth, *_ = done.stdout.splitlines()
-    assert first == f"Loading {smollm2}"
-    assert second == "136,957,248 parameters on cpu, 2,442,240 of which train"
-    assert third.startswith("Memory: about ")
-    assert "; this machine has " in third
-    assert fourth == "Evaluating 1 episode of test before training"
-
-
 @pytest.mark.promise("A pretrained model learns with an adapter, and resumes to the same numbers.")
 def test_an_adapter_learns_and_goes_on_to_the_same_numbers(runs):
     folder, _ = runs
@@ -154,6 +143,17 @@ def test_an_adapter_learns_and_goes_on_to_the_same_numbers(runs):
     checkpoint = folder / "whole" / "checkpoints" / "iteration_0002" / "model"
     assert not (checkpoint / "model.safetensors").exists()
     assert (checkpoint / "adapter_model.safetensors").stat().st_size < 12e6
+
+
+def test_a_user_sees_what_is_loaded_and_no_noise_of_frameworks(runs, smollm2):
+    _, done = runs
+    assert done.stderr == ""
+    first, second, third, fourth, *_ = done.stdout.splitlines()
+    assert first == f"Loading {smollm2}"
+    assert second == "136,957,248 parameters on cpu, 2,442,240 of which train"
+    assert third.startswith("Memory: about ")
+    assert "; this machine has " in third
+    assert fourth == "Evaluating 1 episode of test before training"
 
 
 def test_the_adapter_and_the_exported_model_say_what_the_trained_policy_says(runs, smollm2, tmp_path, capsys):

@@ -145,16 +145,6 @@ def test_an_estimator_of_an_installed_package_trains(tmp_path):
     assert "Unknown config key 'algo.wieght'. Did you mean 'algo.weight'?" in refused.stderr
 
 
-@pytest.mark.slow
-def test_an_estimator_of_a_file_trains_also_in_the_processes_of_a_comparison(tmp_path):
-    registering = "\nfrom hgpo_gym.advantages import register_estimator\nregister_estimator('centred', centred)\n"
-    (tmp_path / "my_methods.py").write_text(ESTIMATOR + registering)
-    command = ["compare", "plugins=[my_methods.py]", "algos=[centred,grpo]", *TRAINING, "jobs=2", "out=out"]
-    compared = python("-m", "hgpo_gym", *command, cwd=tmp_path, interpreter=warm.python())
-    assert compared.returncode == 0, compared.stderr
-    assert {path.parent.name for path in tmp_path.glob("out/*/summary.json")} == {"centred-seed0", "grpo-seed0"}
-
-
 def test_a_file_and_a_module_are_imported_once_and_known_to_be(site, monkeypatch):
     (site / "counting_a.py").write_text("import sys\nsys.counted = getattr(sys, 'counted', 0) + 1\n")
     (site / "counting_b.py").write_text("import sys\nsys.counted = getattr(sys, 'counted', 0) + 10\n")

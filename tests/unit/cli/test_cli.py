@@ -103,7 +103,6 @@ def test_the_version_is_shown(capsys):
         (["train", "algo=grpo,hgpo"], "algo takes one. hgpo-gym compare 'algos=[grpo,hgpo]' trains with several."),
         (["compare", "algos=grpo,hgpo"], "in quotes for the shell: 'algos=[grpo,hgpo]'."),
         (["trian"], "Unknown command 'trian'. Did you mean 'train'? Valid: train, compare,"),
-        (["train", "rollout.group_size=null"], "rollout.group_size=None: expected a whole number"),
         (["train", "env.split=tst"], "Unknown split 'tst'. Did you mean 'test'?"),
         (["train", "env=alfworld", "env.data=/no/such/place"], "ALFWorld games not found in /no/such/place"),
         (["train", "model.path=/no/such/model"], "No model in /no/such/model"),
@@ -131,22 +130,6 @@ def test_the_version_is_shown(capsys):
             ["eval", "policy=expert", *PLANNED],
             "Or the role 'planner' does not act, and has no expert: choose team=solo.",
         ),
-        (
-            ["train", "model=features", *PLANNED, "team.weights=adapter"],
-            "team.weights=adapter: a features policy has no adapters.",
-        ),
-        (["train", "model=cnn", "env=sokoban", *PLANNED], "team=planner_actor: a cnn reads the map alone"),
-        (
-            ["train", "model=tabular", *PLANNED, "algo=dr_mas", "algo.statistics_of=7"],
-            "algo.statistics_of=7: team=planner_actor has the roles 0 (planner), 1 (actor).",
-        ),
-        (
-            ["train", "model=tabular", *PLANNED, "algo=salt", "algo.base=dr_mas", "+algo.base_options.statistics_of=7"],
-            "algo.base_options.statistics_of=7: team=planner_actor has the roles 0 (planner), 1 (actor).",
-        ),
-        (["train", "shaping=overlong", "shaping.buffer=64"], "shaping.buffer=64: choose 1 to 32 tokens"),
-        (["train", "shaping=cost", "shaping.costs={*back:0.1}"], "'*back' is no regular expression"),
-        (["train", "model=tabular", "shaping=milestones"], "after a step, which has no 'milestone'"),
         (["estimator-bias", "memory.window=null"], "memory.window=None: exact values need"),
     ],
 )

@@ -32,6 +32,10 @@ REFUSED = {
         r"algo\.base_options\.gamma=1\.0, sampler\.gamma=0\.5: .*vineppo need one discount"
     ),
     "algo=gae sampler=restarts sampler.share=0.5": "'gae' needs the column 'value' at every step, row 1",
+    # Shaping
+    "model=tiny shaping=overlong shaping.buffer=64": r"shaping\.buffer=64: choose 1 to 32 tokens",
+    "model=tabular shaping=cost shaping.costs={*back:0.1}": r"'\*back' is no regular expression",
+    "model=tabular shaping=milestones": "after a step, which has no 'milestone'",
     # Plans, teams and adapters
     f"{PLAN} prompt=bare": "needs the column 'boundary', which this batch does not have .*prompt=plan",
     f"{PLAN} prompt.subgoals=[]": r"subgoals=\[\]: with engine\.constrain=admissible there is nothing to choose",
@@ -42,6 +46,12 @@ REFUSED = {
     f"{TEAM} team.weights=adapter": r"team\.weights=adapter: model\.lora\.rank=null makes no adapter\. Set a rank",
     f"{TEAM} team.weights=adapter {LORA} engine=vllm": r"engine=vllm has one set of weights\. Set engine=transformers",
     f"{TEAM} team.weights=adapter model=tabular": r"a table has no adapters\. Set team\.weights=shared",
+    f"{TEAM} team.weights=adapter model=features": r"team\.weights=adapter: a features policy has no adapters\.",
+    f"{TEAM} model=cnn env=sokoban": "team=planner_actor: a cnn reads the map alone",
+    f"{TEAM} model=tabular algo=dr_mas algo.statistics_of=7": r"statistics_of=7: team=planner_actor has the roles",
+    f"{TEAM} model=tabular algo=salt algo.base=dr_mas +algo.base_options.statistics_of=7": (
+        r"algo\.base_options\.statistics_of=7: team=planner_actor has the roles 0 \(planner\), 1 \(actor\)\."
+    ),
     "model.quantization=nf4": r"do not train\. Set model\.lora\.rank",
     f"{LORA} model.quantization=nf5": r"Did you mean 'nf4'\?",
     # Objectives and corrections
