@@ -16,15 +16,9 @@ from hgpo_gym.trainers.update.corrections import NO_CORRECTION
 from hgpo_gym.trainers.update.objectives import OBJECTIVES
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 from tests.support.small_models import gradient, make_policy, one_step_episodes, responses, settings, watched
+from tests.support.token_cases import NEEDED
 
 COUNT = 24
-NEEDED = {
-    "hispo": {"delta_sequence": 0.3, "delta_token": 0.3},
-    "capo": {"learning_rate": 0.01, "tau_fisher": 0.01, "tau_hessian": 0.1},
-    "clip_cov": {"share": 0.1, "low": -1.0},
-    "kl_cov": {"share": 0.1},
-}
-"""Options without a default, and those with which tokens of a small batch are chosen and left alone."""
 ONE_LEFT = np.eye(COUNT)[0]
 """Advantages of which one response's alone is not 0."""
 ADVANTAGES = Advantages(np.linspace(-1, 1, COUNT), {"target": np.linspace(0.1, 0.9, COUNT)})

@@ -7,12 +7,12 @@ from hgpo_gym.trainers.update.objectives import Tokens
 from hgpo_gym.trainers.update.objectives.bound import bind_objective
 
 NEEDED = {
-    "hispo": {"delta_sequence": 0.1, "delta_token": 0.5},
+    "hispo": {"delta_sequence": 0.3, "delta_token": 0.3},
     "capo": {"learning_rate": 0.01, "tau_fisher": 0.01, "tau_hessian": 0.1},
-    "clip_cov": {"share": 0.05, "low": 0.3},
-    "kl_cov": {"share": 0.05},
+    "clip_cov": {"share": 0.1, "low": -1.0},
+    "kl_cov": {"share": 0.1},
 }
-"""Options without a default, and those without which nothing would be chosen in a small batch."""
+"""Options without a default, and those with which tokens of a small batch are chosen and left alone."""
 
 
 def choice(name, **options):

@@ -139,7 +139,9 @@ def test_an_estimator_of_an_installed_package_trains(tmp_path):
     command = ["-m", "hgpo_gym", "train", "algo=centred", "algo.weight=2", *TRAINING]
     trained = python(*command, path=[tmp_path], cwd=tmp_path, interpreter=warm.python())
     assert trained.returncode == 0, trained.stderr
-    assert "weight: 2\n" in (tmp_path / "runs" / "signpost_maze-centred-seed0" / "config.yaml").read_text()
+    run_dir = tmp_path / "runs" / "signpost_maze-centred-seed0"
+    assert "weight: 2\n" in (run_dir / "config.yaml").read_text()
+    assert {path.name for path in run_dir.iterdir()} >= {"metrics.jsonl", "summary.json", "report.html", "checkpoints"}
     refused = python(*command, "algo.wieght=2", path=[tmp_path], cwd=tmp_path, interpreter=warm.python())
     assert refused.returncode == 2
     assert "Unknown config key 'algo.wieght'. Did you mean 'algo.weight'?" in refused.stderr

@@ -169,11 +169,6 @@ def test_a_limit_that_chance_sets_is_not_called_half_of_the_best():
     assert re.fullmatch(r"success 5.0% \(below \d+.\d%, half of its best or less\)", sign.seen)
 
 
-def test_a_remedy_says_what_the_setting_is_now_and_whose_it_is():
-    sign = found({"kl_behaviour": 3.0})["kl_behaviour"]
-    assert "lower trainer.learning_rate (now 0.5) tenfold" in sign.remedy
-
-
 @pytest.mark.parametrize(
     ("objective", "bound"),
     [

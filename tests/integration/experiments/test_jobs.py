@@ -37,13 +37,20 @@ def forked_jobs(monkeypatch):
 
 
 @pytest.mark.usefixtures("forked_jobs")
-def test_jobs_give_the_numbers_that_processes_give_and_a_report(tmp_path):
-    for name, launcher in (("jobs", LOCAL), ("processes", [])):
-        main(["compare", *SMALL, *launcher, "algos=[grpo,hgpo]", "jobs=2", f"out={tmp_path / name}"])
+@pytest.mark.parametrize("launcher", ["submitit", "ray"])
+def test_jobs_give_the_numbers_that_processes_give_and_a_report(launcher, tmp_path, capfd):
+    pytest.importorskip(launcher)
+    words = LOCAL if launcher == "submitit" else [*RAY, "launcher.address=local"]
+    for name, launched in (("jobs", words), ("processes", [])):
+        main(["compare", *SMALL, *launched, "algos=[grpo,hgpo]", "jobs=2", f"out={tmp_path / name}"])
+    captured = capfd.readouterr()
+    assert launcher not in (captured.out + captured.err).replace(str(tmp_path), "").lower()
     for algorithm in ("grpo", "hgpo"):
         ours, theirs = (numbers(tmp_path / name / f"{algorithm}-seed0") for name in ("jobs", "processes"))
         assert ours == theirs
-    assert "Success" in (tmp_path / "jobs" / "hgpo-seed0" / "log.txt").read_text()
+    log = (tmp_path / "jobs" / "hgpo-seed0" / "log.txt").read_text()
+    assert "Success" in log
+    assert "job_id" not in log
     assert (tmp_path / "jobs" / "report.md").exists()
 
 

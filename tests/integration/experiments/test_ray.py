@@ -14,7 +14,6 @@ from hgpo_gym.experiments.ray_tasks import RaySettings, _train_on_worker, ray_ta
 from hgpo_gym.runs.directory import read_metrics
 from tests.integration.experiments.test_jobs import SMALL
 from tests.support.endings import LOST, end_as_asked
-from tests.support.small_runs import numbers
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -36,20 +35,6 @@ def launcher(cluster, *overrides):
     words = ["launcher=ray", f"launcher.address='{cluster.address}'", *overrides]
     composed = load_config("compare", words)["launcher"]
     return RaySettings.model_validate({key: value for key, value in composed.items() if key != "name"})
-
-
-def test_tasks_give_the_numbers_that_processes_give_and_a_report(tmp_path, capfd):
-    for name, words in (("tasks", ["launcher=ray", "launcher.address=local"]), ("processes", [])):
-        main(["compare", *SMALL, *words, "algos=[grpo,hgpo]", "jobs=2", f"out={tmp_path / name}"])
-    captured = capfd.readouterr()
-    assert "ray" not in (captured.out + captured.err).replace(str(tmp_path), "").lower()
-    for algorithm in ("grpo", "hgpo"):
-        ours, theirs = (numbers(tmp_path / name / f"{algorithm}-seed0") for name in ("tasks", "processes"))
-        assert ours == theirs
-    log = (tmp_path / "tasks" / "hgpo-seed0" / "log.txt").read_text()
-    assert "Success" in log
-    assert "job_id" not in log
-    assert (tmp_path / "tasks" / "report.md").exists()
 
 
 NAMES = ("fine", "gone", LOST, "raised", "refused")

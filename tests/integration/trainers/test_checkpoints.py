@@ -220,16 +220,6 @@ def test_a_checkpoint_under_another_number_or_of_another_run_is_named_and_nothin
         assert contents(tmp_path / "run") == before
 
 
-def test_a_link_to_itself_in_a_checkpoint_is_damage(tmp_path):
-    train(tmp_path, "checkpoint.every=1", "checkpoint.keep=2")
-    newest = tmp_path / "checkpoints" / "iteration_0003"
-    (newest / "state.json").unlink()
-    (newest / "state.json").symlink_to("state.json")
-    notes = Notes()
-    assert Checkpoints(newest.parent).latest_valid(notes.line).name == "iteration_0002"
-    assert "state.json cannot be read: it is a link" in notes.lines[0]
-
-
 def test_a_damaged_summary_is_named_where_the_best_checkpoint_is_asked_for(tmp_path):
     train(tmp_path)
     for content in ("[]", "{", '{"evaluations": 1}', '{"evaluations": [{}]}'):

@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-from hgpo_gym.runs.checkpoints import Checkpoints
 from hgpo_gym.runs.directory import read_config, read_metrics, read_summary
 from tests.support import small_runs, warm
 from tests.support.held import held
@@ -92,13 +91,6 @@ def test_a_run_directory_is_not_overwritten_and_settings_are_compared(tmp_path):
         opened(settings(tmp_path, "resume=auto"))
     assert read_config(tmp_path)["trainer"]["iterations"] == 1
     assert json.loads((tmp_path / "summary.json").read_text())["iterations"] == 1
-
-
-def test_checkpoints_keep_the_first_and_the_newest(tmp_path):
-    train(tmp_path, "trainer.iterations=5", "checkpoint.keep=2")
-    kept = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
-    assert kept == ["iteration_0000", "iteration_0004", "iteration_0005"]
-    assert Checkpoints(tmp_path / "checkpoints", keep=2).newest() == tmp_path / "checkpoints" / "iteration_0005"
 
 
 def test_non_finite_training_keeps_the_last_good_checkpoint(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from hgpo_gym.advantages import StepBatch, assign, estimate
 from hgpo_gym.advantages.process import Chain, transitions
-from hgpo_gym.advantages.statistics import EPISODE_STATISTICS, discounted_returns, episode_returns
+from hgpo_gym.advantages.statistics import EPISODE_STATISTICS, episode_returns
 from tests.support import golden
 from tests.support.step_batches import random_batch, random_records, with_neutral_columns
 
@@ -187,15 +187,6 @@ def test_where_every_episode_fails_alike_there_is_no_step_term(name):
         assert (estimate(name, lost) == 0.0).all()
 
 
-def test_many_backups_of_crbc_tend_to_the_solution():
-    for seed in SEEDS:
-        batch = random_batch(seed)
-        solved = estimate("crbc", batch)
-        distances = [np.abs(estimate("crbc", batch, depth=depth) - solved).max() for depth in (0, 5, 2000)]
-        assert distances[2] < 1e-6
-        assert distances[1] <= distances[0] + 1e-12
-
-
 def test_credit_of_a_state_sums_to_nothing():
     for seed in SEEDS:
         batch = random_batch(seed)
@@ -234,56 +225,10 @@ def test_values_solve_their_equation_however_many_states_there_are(places, disco
     assert values[:count].max() <= 1 + 1e-12
 
 
-@pytest.mark.parametrize("trace_decay", [0.0, 0.5, 1.0])
-def test_gagpo_is_hgpo_gae_without_history(trace_decay):
-    """They are equal if every observation is shared, except for the mean of the task group."""
-    generator = np.random.default_rng(0)
-    words = ["".join(generator.choice(list("abc"), size=8)) for _ in range(6)]
-    batch = episodes(*words, rewards=generator.normal(size=6))
-    options = {"gamma": 0.9, "trace_decay": trace_decay, "norm": "mean_norm"}
-    ours = estimate("hgpo_gae", batch, history_length=0, **options)
-    np.testing.assert_allclose(estimate("gagpo", batch, **options), ours - ours.mean(), atol=1e-5)
-
-
 def large(seed: int) -> StepBatch:
     """A random batch with rewards and penalties so large that the 1e-6 beside deviations does not show."""
     batch = random_batch(seed)
     return replace(batch, reward=1e6 * batch.reward, penalty=1e6 * batch.penalty)
-
-
-def test_pgpo_is_the_step_term_of_gigpo_and_a_weighted_term_of_g2po():
-    for seed in SEEDS:
-        batch = large(seed)
-        gigpo = estimate("gigpo", batch) - estimate("grpo", batch)
-        np.testing.assert_allclose(estimate("pgpo", batch, beta=0.0), gigpo, atol=1e-9)
-        for won in (True, False):
-            outcome = replace(batch, success=np.full(len(batch), won), reward=batch.reward * won)
-            step_term = estimate("gigpo", outcome) - estimate("grpo", outcome)
-            np.testing.assert_allclose(estimate("pgpo", outcome), step_term, atol=1e-9)
-        scaled = estimate("pgpo", batch, potential_discount=0.5)
-        np.testing.assert_allclose(scaled, estimate("pgpo", batch), atol=1e-9)
-    # No last step in a state that others leave, and rewards at the end: of x, y leads to 4, b and z to 8 and 0.
-    batch = episodes("xa", "xb", "ya", "yb", rewards=[8, 0, 0, 4])
-    compared = {"w_group": 0.0, "norm": "mean_norm", "gamma": 1.0}
-    guided = estimate("pgpo", batch, alpha=0.0, **compared) - estimate("pgpo", batch, beta=0.0, **compared)
-    np.testing.assert_allclose(guided, [1, 4, -1, -2, 1, -4, -1, 2])
-
-
-def test_graphhca_is_graft_between_two_successors_and_log_ratios_elsewhere():
-    """In x two led to y and one to z; y was won once in two visits, z once in one."""
-    batch = episodes("xy", "xy", "xz", rewards=[10, 0, 10])
-    options = {"w_group": 0.0}
-    graft, found = estimate("graft", batch, gamma=0.95), estimate("graphhca", batch, **options)
-    np.testing.assert_allclose(found[[0, 2, 4]], graft[[0, 2, 4]] * np.sqrt(3 / 2), rtol=1e-4)
-    for seed in SEEDS:
-        batch = random_batch(seed)
-        np.testing.assert_array_equal(estimate("graphhca", batch, w_step=0.0), estimate("grpo", batch))
-    # By hand: V(y) = 0.95 / 2, V(z) = 0.95, and their logarithms are compared.
-    logs = np.log(0.95 * np.array([0.5, 0.5, 1.0]))
-    np.testing.assert_allclose(
-        estimate("graphhca", episodes("xy", "xy", "xz", rewards=[10, 0, 10]), norm="mean_norm", **options)[[0, 2, 4]],
-        logs - logs.mean(),
-    )
 
 
 def test_ecpo_lies_between_grpo_and_gigpo():
@@ -298,21 +243,6 @@ def test_ecpo_lies_between_grpo_and_gigpo():
         once = replace(batch, action=np.arange(len(batch)))
         gigpo = estimate("gigpo", once)
         np.testing.assert_allclose(estimate("ecpo", once, shrinkage=0.0, evidence=0.0), gigpo, atol=1e-6)
-
-
-def test_proxmo_compares_equal_texts_when_cold_and_all_steps_when_hot():
-    for seed in SEEDS:
-        records = random_records(seed)
-        apart = [text.replace(" ", "") for text in records["observation"]]  # no word in common
-        batch = StepBatch.from_records(history_length=0, **records | {"observation": apart})
-        cold, hot = (estimate("proxmo", batch, temperature=value, w_group=0.0) for value in (1e-3, 1e9))
-        step_term = estimate("gigpo", batch, norm="mean_norm") - estimate("grpo", batch, norm="mean_norm")
-        np.testing.assert_allclose(cold, step_term, atol=1e-9)
-        returns = discounted_returns(batch, 0.95)
-        means = np.bincount(batch.group_labels, weights=returns) / np.bincount(batch.group_labels)
-        np.testing.assert_allclose(hot, returns - means[batch.group_labels], atol=1e-6)
-        grpo = estimate("grpo", batch, norm="mean_norm", episode_statistics="steps")
-        np.testing.assert_allclose(estimate("proxmo", batch, beta=0.0, w_step=0.0), grpo, atol=1e-12)
 
 
 def test_nested_bellman_in_one_state_by_hand():
@@ -346,51 +276,6 @@ def test_the_episodes_term_is_all_that_nested_bellman_has_where_nothing_comes_ag
             np.testing.assert_allclose(found(episode_weight=0.5, episode_statistics=over) - found(), 0.5 * term)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"gamma": 0.0}, "gamma=0: choose a number above 0"),
-        ({"td_weight": 1.5}, "td_weight=1.5: choose a number from 0 to 1"),
-        ({"prior_visits": -1.0}, "prior_visits=-1.0: choose a number of 0 or more"),
-        ({"episode_weight": -0.5}, "episode_weight=-0.5: choose a number of 0 or more"),
-        ({"episode_statistics": "step"}, "Did you mean 'steps'?"),
-        ({"history_length": 9}, "history_length=9: this batch has context keys for levels 0 to 2"),
-    ],
-)
-def test_nested_bellman_refuses_what_it_cannot_use(options, message):
-    batch = episodes("x", "x", rewards=[10, 0], action=["u", "v"])
-    with pytest.raises(ValueError, match=message):
-        estimate("nested_bellman", batch, **options)
-
-
-def test_salt_with_no_step_repeated_is_its_base():
-    batch = episodes("abc", "def", "ghi", rewards=[1, 0, 3])
-    np.testing.assert_array_equal(estimate("salt", batch, base="gigpo"), estimate("gigpo", batch))
-
-
-@pytest.mark.parametrize("gamma", [0.9, 1.0])
-def test_full_traces_are_return_minus_value(gamma):
-    for seed in SEEDS:
-        batch = random_batch(seed)
-        returns = discounted_returns(replace(batch, penalty=np.zeros(len(batch))), gamma)
-        found = estimate("gae", batch, gamma=gamma, trace_decay=1.0, whiten=False)
-        np.testing.assert_allclose(found, returns - batch.extras["value"] - batch.penalty, atol=1e-12)
-
-
-def test_full_traces_over_segments_are_return_minus_value():
-    for seed in SEEDS:
-        batch = random_batch(seed)
-        paid = replace(batch, reward=batch.reward - batch.penalty, penalty=np.zeros(len(batch)))
-        returns = discounted_returns(paid, 0.9)
-        starts = (batch.step == 0) | batch.extras["boundary"]
-        options = {"gamma": 0.9, "segment_decay": 1.0, "whiten": False}
-        high = estimate("hiper_hae", batch, part="high", **options)
-        np.testing.assert_allclose(high, np.where(starts, returns - batch.extras["value_high"], 0.0), atol=1e-12)
-        whole = replace(batch, extras={**batch.extras, "boundary": np.zeros(len(batch), dtype=np.bool_)})
-        low = estimate("hiper_hae", whole, part="low", **options)
-        np.testing.assert_allclose(low, returns - batch.extras["value_low"], atol=1e-12)
-
-
 def test_vineppo_leaves_steps_without_restarts_to_the_step_before():
     nothing = None
     values = [0.5, nothing, 0.8, nothing, nothing]
@@ -398,35 +283,6 @@ def test_vineppo_leaves_steps_without_restarts_to_the_step_before():
     # Steps b and d have no value: a is worth going on to 0.8, c ends with 1.
     np.testing.assert_allclose(estimate("vineppo", batch), [0.3, 0, 0.2, 0, 0])
     np.testing.assert_allclose(estimate("vineppo", batch, gamma=0.5), [0.5**2 * 0.8 - 0.5, 0, 0.5 - 0.8, 0, 0])
-
-
-def test_empg_without_differences_is_its_base_less_the_mean():
-    batch = random_batch(2)
-    even = replace(batch, extras={**batch.extras, "entropy": np.full(len(batch), 0.3)})
-    base = estimate("gigpo", even)
-    np.testing.assert_allclose(estimate("empg", even, base="gigpo", bonus=0.0), base - base.mean(), atol=1e-12)
-
-
-def test_progpo_by_hand():
-    """All fail: abc has seen two new things in three steps, aab one. In the other group nothing changes."""
-    records: dict[str, Any] = {
-        "group": [0] * 6 + [1] * 2, "trajectory": [0, 0, 0, 1, 1, 1, 2, 3], "step": [0, 1, 2, 0, 1, 2, 0, 0],
-        "observation": list("abcaabxx"), "reward": [0.0] * 6 + [10.0, 0.0], "penalty": [0, 0.1, 0, 0, 0, 0, 0, 0],
-    }  # fmt: skip
-    batch = StepBatch.from_records(history_length=0, **records)
-    found, base = estimate("progpo", batch), estimate("grpo", batch)
-    novelty = 0.3 * 0.5 * np.array([1, 1, 1, -1, -1, -1]) * (1 / 6) / (1 / 6 + 1e-6)
-    np.testing.assert_allclose(found[:6], novelty - [0, 0.1, 0, 0, 0, 0], rtol=1e-12)
-    np.testing.assert_array_equal(found[6:], base[6:])
-    ended = StepBatch.from_records(history_length=0, final_observation=list("cccdddxx"), **records)
-    assert (estimate("progpo", ended)[[0, 3]] == 0).all()  # now both have seen two new things
-
-
-def test_dr_mas_with_one_role_counts_steps():
-    batch = replace(random_batch(4), extras={"agent": np.zeros(len(random_batch(4)), dtype=np.int64)})
-    several = np.bincount(batch.group_labels[batch.first_rows])[batch.group_labels] > 1
-    steps = estimate("grpo", batch, episode_statistics="steps")
-    np.testing.assert_allclose(estimate("dr_mas", batch)[several], steps[several], atol=1e-9)
 
 
 def test_dr_mas_by_the_statistics_of_one_role():
@@ -471,6 +327,12 @@ def test_dr_mas_by_the_statistics_of_one_role():
         ("salt", {"base": "grop"}, "Did you mean 'grpo'"),
         ("progpo", {"base": "grpo", "base_options": {"nrom": "mean_norm"}}, "Did you mean 'norm'"),
         ("vineppo", {"gamma": 3}, "gamma=3"),
+        ("nested_bellman", {"gamma": 0.0}, "gamma=0: choose a number above 0"),
+        ("nested_bellman", {"td_weight": 1.5}, "td_weight=1.5: choose a number from 0 to 1"),
+        ("nested_bellman", {"prior_visits": -1.0}, "prior_visits=-1.0: choose a number of 0 or more"),
+        ("nested_bellman", {"episode_weight": -0.5}, "episode_weight=-0.5: choose a number of 0 or more"),
+        ("nested_bellman", {"episode_statistics": "step"}, "Did you mean 'steps'?"),
+        ("nested_bellman", {"history_length": 9}, "history_length=9: this batch has context keys for levels 0 to 2"),
     ],
 )
 def test_values_that_cannot_be_are_refused(name, options, message):

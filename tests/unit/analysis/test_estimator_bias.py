@@ -578,11 +578,6 @@ def expert_action(maze, observation):
     return maze.expert_action(place)
 
 
-def test_an_unlimited_memory_has_no_exact_values():
-    with pytest.raises(ValueError, match=r"memory\.window=None: exact values need"):
-        maze_stages(window=None)
-
-
 def test_groups_must_divide_the_episodes():
     (stage,) = maze_stages(episodes=100)
     with pytest.raises(ValueError, match=r"bias\.episodes=100 is not a multiple of the group size 8"):

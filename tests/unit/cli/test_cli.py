@@ -328,42 +328,6 @@ def test_estimator_bias_writes_what_it_prints_and_names_all_in_full(capsys, tmp_
     assert (tmp_path / "errors.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
-def test_warmstart_train_eval_and_compare_work_together(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
-    small = ["env.sections=1", "rollout.num_tasks=2", "rollout.group_size=2", "evaluation.decoding_seeds=1"]
-    warm = ["warmstart.source=expert", "warmstart.episodes=30", "warmstart.epochs=3"]
-    status, out, err = run(capsys, "warmstart", *small, *warm, "out=models/signpost")
-    assert status == 0, err
-    assert (tmp_path / "models/signpost/config.json").exists()
-    from_there = [*small, "model.path=models/signpost", "trainer.iterations=2"]
-    status, out, err = run(capsys, "train", *from_there, "run_dir=runs/one")
-    assert status == 0, err
-    assert "after 2 iterations" in out
-    names = {path.name for path in (tmp_path / "runs/one").iterdir()}
-    assert names >= {"config.yaml", "metrics.jsonl", "summary.json", "report.html", "checkpoints"}
-    status, out, err = run(capsys, "eval", "run=runs/one")
-    assert status == 0, err
-    assert '"success_by_task_type"' in out
-    status, out, err = run(capsys, "compare", *from_there, "algos=[grpo,hgpo]", "seeds=[0,1]", "out=runs/both")
-    assert status == 0, err
-    assert "grpo" in out
-    assert "hgpo" in out
-    assert "grpo and hgpo, 2 training seeds each" in (tmp_path / "runs/both/report.html").read_text()
-    lines = (tmp_path / "runs/both/tables/runs.csv").read_text().splitlines()
-    assert lines[0].startswith("algorithm,seed,iterations,before,final")
-    assert [line.split(",")[:2] for line in lines[1:]] == [["grpo", "0"], ["grpo", "1"], ["hgpo", "0"], ["hgpo", "1"]]
-    metrics = (tmp_path / "runs/both/hgpo-seed1/metrics.jsonl").read_text()
-    status, out, err = run(capsys, "compare", *from_there, "algos=[grpo,hgpo]", "seeds=[0,1]", "out=runs/both")
-    assert status == 0, err
-    assert (tmp_path / "runs/both/hgpo-seed1/metrics.jsonl").read_text() == metrics
-    other = [*from_there, "algos=[grpo,hgpo]", "seeds=[0,1]", "out=runs/both", "trainer.learning_rate=0.5"]
-    status, out, err = run(capsys, "compare", *other)
-    assert status == 2
-    assert "trainer.learning_rate: 0.0005 there, 0.5 now" in err
-
-
 def test_a_person_can_play_and_sees_which_contexts_recur(monkeypatch):
     lines = iter(["1", "walk on", "fly away", "4", "open red door", "/quit"])
     console = Console(file=io.StringIO(), width=100)

@@ -228,11 +228,6 @@ def test_a_missing_or_broken_config_file_is_refused(code, message, capsys, tmp_p
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_mistyped_group_of_choices_gets_the_nearest_one():
-    with pytest.raises(ConfigError, match=r"Unknown config key 'leage'\. Did you mean 'league'\?"):
-        load_config("league", ["leage=mazes"])
-
-
 def test_an_option_that_is_a_mapping_is_set_whole_or_by_its_keys():
     def base_options(*overrides):
         return load_config("config", ["algo=salt", *overrides])["algo"]["base_options"]

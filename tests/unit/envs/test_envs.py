@@ -23,14 +23,6 @@ from hgpo_gym.envs.spaces import UnicodeText
 MAZE = "hgpo_gym/SignpostMaze-v0"
 
 
-@pytest.mark.parametrize("how", [gymnasium.make, lambda _, **options: SignpostMazeEnv(**options)])
-def test_an_option_that_does_not_exist_is_named_with_the_nearest(how):
-    with pytest.raises(
-        TypeError, match=r"Unknown option of SignpostMazeEnv 'colors'. Did you mean 'colours'\? Valid: "
-    ):
-        how(MAZE, colors=3)
-
-
 def test_an_environment_without_added_options_has_the_common_ones():
     with pytest.raises(TypeError, match=r"Unknown option of Echo 'word'. Valid: render_mode\."):
         Echo(word="cat")

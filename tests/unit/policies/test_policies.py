@@ -329,18 +329,6 @@ def test_prompts_that_may_be_longer_than_the_model_reads_are_refused(tiny, rotat
         fits.generate(requests(), Sampling(max_new_tokens=9))
 
 
-def test_models_are_saved_and_loaded(tiny, tmp_path):
-    model, tokenizer = tiny
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    loaded, loaded_tokenizer = load_model(str(tmp_path), device="cpu")
-    ids = torch.tensor([tokenizer("walk on")["input_ids"]])
-    assert loaded_tokenizer("walk on")["input_ids"] == ids[0].tolist()
-    torch.testing.assert_close(loaded(ids).logits, model(ids).logits)
-    with pytest.raises(FileNotFoundError, match=r"No model in .*/nothing: expected config.json"):
-        load_model(str(tmp_path / "nothing"))
-
-
 def test_a_model_of_a_hub_that_is_out_of_reach_is_named_with_what_needs_no_network(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(OSError, match=r"(?s)model\.path=nobody/nothing cannot be loaded: .*model\.path=FOLDER\."):

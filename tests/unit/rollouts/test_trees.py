@@ -310,13 +310,6 @@ def test_siblings_continue_one_moment(grown):
     assert (branch == 0).any()
 
 
-def test_tree_grpo_compares_the_leaves(grown):
-    advantages = estimate("tree_grpo", grown.batch, advantage_of_a_leaf="tree_inner")
-    returns = np.array([episode.episode_return for episode in grown.episodes]).reshape(4, 4)
-    expected = (returns - returns.mean(axis=1, keepdims=True)) / (returns.std(axis=1, ddof=1, keepdims=True) + 1e-6)
-    np.testing.assert_allclose(advantages, expected.ravel()[grown.batch.trajectory], atol=1e-9)
-
-
 def test_a_team_goes_on_from_the_plan_that_it_had():
     team = PlannerActor(every=3, plans=("red", "blue"))
     rollout = plant(maze(), make_policy(), team=team, leaves=3)

@@ -247,13 +247,6 @@ def test_environments_share_catalogue_and_goals(webshop_data: Path) -> None:
 # Options
 
 
-@pytest.mark.parametrize("option", ["observation_mode", "reward", "option_matching", "nouns", "goals"])
-def test_options_that_do_not_exist_are_named(webshop_data: Path, option: str) -> None:
-    options: dict[str, Any] = {option: "nothing"}
-    with pytest.raises(ValueError, match=r"Unknown .*'nothing'"):
-        WebShopEnv(data=webshop_data, **options)
-
-
 @pytest.mark.parametrize("seed", [None, "0", 0.5])
 def test_the_seed_is_a_number(webshop_data: Path, seed: Any) -> None:
     with pytest.raises(ValueError, match=r"catalogue_seed=.* whole number"):

@@ -1,10 +1,8 @@
 """WebShop's catalogue: reading, index and cache, and errors of malformed files."""
 
 import json
-import math
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,31 +90,6 @@ def test_stems_are_those_of_lucene(word: str, expected: str) -> None:
 
 
 # Search
-
-
-def test_scores_are_bm25_by_hand(make_data: MakeData) -> None:
-    """Against the formula, evaluated by loops in double precision."""
-    rng = np.random.default_rng(0)
-    words = [f"w{number}" for number in range(30)]
-    texts = [" ".join(rng.choice(words, size=rng.integers(3, 39))) for _ in range(60)]
-    fields = {"full_description": "", "small_description": [], "customization_options": ""}
-    catalogue = open_catalogue(make_data(*({"name": text, **fields} for text in texts)))
-    average = sum(len(text.split()) for text in texts) / len(texts)
-    for _ in range(20):
-        query = rng.choice(words, size=4).tolist()
-        scores = {}
-        for number, text in enumerate(texts):
-            counts = Counter(text.split())
-            scores[number] = 0.0
-            for word in query:
-                having = sum(word in other.split() for other in texts)
-                idf = math.log(1 + (len(texts) - having + 0.5) / (having + 0.5))
-                norm = 0.9 * (1 - 0.4 + 0.4 * counts.total() / average)
-                scores[number] += idf * counts[word] / (counts[word] + norm)
-        found = catalogue.rank(" ".join(query), 10)
-        best = sorted(scores, key=lambda number: -scores[number])[:10]
-        assert [scores[number] for number in found] == pytest.approx([scores[number] for number in best], abs=1e-6)
-    assert catalogue.rank("unheard of") == ()
 
 
 def test_equal_scores_are_ordered_by_id(make_data: MakeData) -> None:
