@@ -53,6 +53,7 @@ def group_sections(group: Group, row: int, compared_by: str) -> list[Section]:
         _episodes(group),
         _graph(group, graph),
         _step(group, row, compared_by),
+        _options(group),
         _every_step(group, graph),
         *_conversations(group),
         _observations(graph),
@@ -133,7 +134,6 @@ def _step(group: Group, row: int, compared_by: str) -> Section:
             *_prompt_and_response(group, row),
             _levels_table(levels, compared_by),
             _estimators_table(group, row),
-            _options(group),
             _members_table(group, row, levels),
         ],
     )
@@ -236,14 +236,13 @@ def _estimators_table(group: Group, row: int) -> Table:
     return Table("estimators", caption, columns, rows)
 
 
-def _options(group: Group) -> Items:
-    return Items(
-        tuple(
-            f"{name}: " + ", ".join(f"{key}={json.dumps(value)}" for key, value in options.items())
-            for name, options in group.options.items()
-            if options
-        )
+def _options(group: Group) -> Section:
+    lines = tuple(
+        f"{name}: " + ", ".join(f"{key}={json.dumps(value)}" for key, value in options.items())
+        for name, options in group.options.items()
+        if options
     )
+    return Section("Options of the estimators", [Items(lines)], folded=True)
 
 
 def _every_step(group: Group, graph: Graph) -> Section:
