@@ -127,7 +127,8 @@ def _episode(env: TextVectorEnv, seed: int, steps: int, lose: Callable[[TextVect
         if not env.active.any():
             observations, infos = env.reset()
         lose(env)
-        actions = [str(rng.choice(actions)) for actions in infos["admissible_actions"]]
+        # An episode that has ended has no actions; what it is given is not read.
+        actions = [str(rng.choice(actions or [""])) for actions in infos["admissible_actions"]]
         observations, rewards, _, _, infos = env.step(actions)
         texts.append((observations, rewards.tolist()))
     env.close()
