@@ -1,6 +1,6 @@
 """Does a tiny model learn a maze by `hgpo-gym verl` as by `hgpo-gym train`, at the same settings and seed, on CPUs?
 
-    python -m benchmarks.verl_learning --to CSV     # with verl==0.9.1; five minutes on two cores
+    python -m benchmarks.verl_learning --to CSV     # with verl==0.9.1; about ten minutes on two busy cores
 
 Success while training is a mean over blocks of iterations. Draws differ: verl has two servers.
 """
