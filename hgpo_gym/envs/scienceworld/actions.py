@@ -50,6 +50,8 @@ _INTO = re.compile(r"^(pour|dunk) (.+) into ")
 _PATTERNS = tuple((template, re.compile("^" + template.replace("OBJ", "(.+)") + "$")) for template in TEMPLATES)
 _ARTICLES = frozenset(("a", "an", "the"))
 _LINKS = frozenset(("in", "on", "to", "of", "containing", "called"))
+_CONTACTS = frozenset(("anode", "cathode", "terminal", "1", "2"))
+"""Words of the contacts of electrical things, which no text names before a wire is connected."""
 
 
 @functools.lru_cache(maxsize=100_000)
@@ -80,10 +82,10 @@ def seen_actions(actions: Iterable[str], room: str, goal: str, *, electrical: bo
         actions: the valid ones.
         room: the answer and the room.
         goal: the task and the inventory.
-        electrical: keep `connect` and `disconnect`.
+        electrical: keep `connect` and `disconnect`, and count the contacts of things as named.
     """
     needed = _words(goal)
-    read = needed | _words(room) | _LINKS
+    read = needed | _words(room) | _LINKS | (_CONTACTS if electrical else frozenset())
     chosen: list[tuple[int, int, str]] = []
     named: dict[str, tuple[bool, bool]] = {}
     for action in actions:

@@ -49,18 +49,17 @@ def _translated(action: str, state: SimulatorState, admissible: tuple[str, ...])
     if not action or action in admissible or state.references is None:
         return action if action in admissible else ""
     template, names = parse(action)
-    return next((action for action in admissible if _means(action, template, names, state.references)), "")
+    names = tuple(map(normalized, names))
+    # "thermometer in inventory" is the thermometer. The whole name comes first: of two trees, "in pot 7" tells which.
+    for wanted in (names, tuple(name.split(" in ")[0] for name in names)):
+        for choice in admissible:
+            if _means(choice, template, wanted, state.references):
+                return choice
+    return ""
 
 
 def _means(action: str, template: str, names: tuple[str, ...], references: References) -> bool:
     ids = references.objects_of.get(action, ())
     if parse(action)[0] != template or len(ids) != len(names):
         return False
-    return all(_is_named(name, references.names_of.get(id, frozenset())) for name, id in zip(names, ids, strict=True))
-
-
-def _is_named(name: str, names: frozenset[str]) -> bool:
-    known = {normalized(other) for other in names}
-    name = normalized(name)
-    # "thermometer in inventory" is the thermometer.
-    return name in known or name.split(" in ")[0] in known
+    return all(name in map(normalized, references.names_of.get(id, ())) for name, id in zip(names, ids, strict=True))

@@ -284,3 +284,22 @@ def test_the_expert_is_lost_after_another_action_that_takes_time():
     assert expert.after("eat apple", advice="open door").next_action == ""
     state = SimulatorState("", 0, False, references=References({}, {}))
     assert translated(expert, state, ("go kitchen",))[1] == "go kitchen"  # the door is open
+
+
+def test_of_objects_of_a_kind_the_expert_takes_the_one_that_its_solution_names():
+    references = References(
+        {"focus on adult tree": (1,), "focus on tree in pot 7": (2,)},
+        {1: frozenset(("tree", "adult tree")), 2: frozenset(("tree", "tree in pot 7"))},
+    )
+    state = SimulatorState("", 0, False, references=references)
+    choices = tuple(references.objects_of)
+    for solution, expected in (("tree in pot 7", choices[1]), ("tree in the greenhouse", choices[0])):
+        assert translated(Expert((f"focus on {solution}",)), state, choices)[1] == expected
+
+
+def test_contacts_are_seen_where_the_task_is_electrical():
+    action = "connect anode in battery to terminal 1 in wire"
+    for electrical in (True, False):
+        assert (
+            action in seen_actions([action], "A battery. A wire.", "Light it.", electrical=electrical)
+        ) is electrical
