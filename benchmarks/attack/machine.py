@@ -32,7 +32,9 @@ def little_memory(times: int, choice: random.Random) -> tuple[str, int, int]:
         with tempfile.TemporaryDirectory() as folder:
             ended = _train(Path(folder) / "run", model, limit=limit)
         output = ended.stdout + ended.stderr
-        explained = ended.returncode in (1, 2) and re.search("memory|address space", output) and "Traceback" not in output
+        explained = (
+            ended.returncode in (1, 2) and re.search("memory|address space", output) and "Traceback" not in output
+        )
         if ended.returncode and not explained:
             wrong += 1
             print(f"{limit // MIB} MiB, {model[0]}: {ended.returncode}: {output[-300:]}", flush=True)
