@@ -35,8 +35,8 @@ def play(out: Path, settings: Sequence[str], seeds: int | None) -> None:
     """Play what is missing, a seed in all environments before the next one; with `seeds`, at most so many."""
     for number, usual in enumerate(SEEDS.values()):
         names = ",".join(list(SEEDS)[number:])
-        own = [f"only=[{names}]", f"seeds={min(usual, seeds or usual)}", f"out={out}"]
-        command = [sys.executable, "-m", "hgpo_gym", "league", "league=headline", *own, *settings]
+        chosen = [f"only=[{names}]", f"seeds={min(usual, seeds or usual)}", f"out={out}"]
+        command = [sys.executable, "-m", "hgpo_gym", "league", "league=headline", *chosen, *settings]
         subprocess.run(command, check=True)
 
 
@@ -44,10 +44,10 @@ def collect(out: Path, to: Path) -> None:
     """Write the CSV: the runs of `out` by seeds that all methods have, in environments with at least `LEAST_SEEDS`; of
     other environments the lines that the CSV has had."""
     lines = [line for comparison in read([out]) for line in _complete(comparison)]
-    played = {line[0] for line in lines}
+    collected = {line[0] for line in lines}
     with to.open(encoding="utf-8", newline="") as file:
         _, *earlier = csv.reader(line for line in file if not line.startswith("#"))
-    lines += [line for line in earlier if line[0] not in played]
+    lines += [line for line in earlier if line[0] not in collected]
     commit = subprocess.run(
         ["git", "rev-parse", "--short=8", "HEAD"], cwd=out, capture_output=True, text=True, check=True
     )

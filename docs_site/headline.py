@@ -21,10 +21,6 @@ from hgpo_gym.analysis.report.intervals import (
 SOURCE = ROOT / "benchmarks" / "results" / "headline.csv"
 """A line a run, by benchmarks.headline; its first lines, `# ...`, say what else the runs have in common."""
 BASELINE = "grpo"
-EARLIER = (
-    "Not played again under this protocol: {}. There samples without an advantage were dropped, so methods made "
-    "different numbers of steps, which were not recorded."
-)
 SIGNIFICANCE = 0.05
 LIMIT = 10.0
 """Points from which on the colours of the heat map are the same."""
@@ -109,19 +105,12 @@ def protocol() -> str:
 
 
 def _optimizer_steps() -> str:
-    """Return the range of the methods' mean optimiser steps in each environment, and which runs are earlier ones."""
-    found, earlier = [], []
+    """Return the number of optimiser steps that every run of an environment has made, by environment."""
+    found = []
     for name, by_algorithm in read()[1].items():
-        means = [
-            np.mean([float(run["optimizer_steps"] or "nan") for run in own.values()]) for own in by_algorithm.values()
-        ]
-        if np.isnan(means).any():
-            earlier.append(ENVIRONMENTS[name].title)
-        else:
-            least, most = f"{min(means):.0f}", f"{max(means):.0f}"
-            found.append(f"{ENVIRONMENTS[name].title} {least}" + (f" to {most}" if least != most else ""))
-    steps = f"Steps a run, means of the methods: {'; '.join(found)}." if found else ""
-    return f"{steps} {EARLIER.format(', '.join(earlier))}" if earlier else steps
+        (steps,) = {run["optimizer_steps"] for runs in by_algorithm.values() for run in runs.values()}
+        found.append(f"{ENVIRONMENTS[name].title} {steps}")
+    return f"Steps of every run: {'; '.join(found)}."
 
 
 def results_table() -> str:
@@ -145,7 +134,7 @@ def rows(folder: str) -> str:
 
     def mazes(algorithm: str) -> list[float]:
         by_maze = [success(name, algorithm) for name in MAZES]
-        return [float(np.mean([own[seed] for own in by_maze])) for seed in by_maze[0]]
+        return [float(np.mean([maze[seed] for maze in by_maze])) for seed in by_maze[0]]
 
     return table(
         ["method", "three mazes", *(ENVIRONMENTS[name].title for name in others)],

@@ -51,9 +51,9 @@ def _translated(action: str, state: SimulatorState, admissible: tuple[str, ...])
     template, names = parse(action)
     names = tuple(map(normalized, names))
     # "thermometer in inventory" is the thermometer. The whole name comes first: of two trees, "in pot 7" tells which.
-    for wanted in (names, tuple(name.split(" in ")[0] for name in names)):
+    for object_names in (names, tuple(name.split(" in ")[0] for name in names)):
         for choice in admissible:
-            if _means(choice, template, wanted, state.references):
+            if _means(choice, template, object_names, state.references):
                 return choice
     return ""
 

@@ -92,3 +92,5 @@ def test_an_older_run_has_its_settings_in_todays_places():
         "algo": {"name": "gae", "critic": {"learning_rate": None, "epochs": 7}},
     }
     assert with_new_settings({**older, "algo": {"name": "dvao"}})["algo"] == {"name": "dvao", "rewards": ["success"]}
+    weighed = {"algo": {"name": "nested_bellman", "own_share": 0.5}}
+    assert with_new_settings(weighed)["algo"] == {"name": "nested_bellman", "td_weight": 0.5}
