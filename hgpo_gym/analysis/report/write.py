@@ -42,7 +42,7 @@ _BETWEEN = 3
 _BREAKABLE = 8
 """In a terminal, longer words of text are broken."""
 _LABEL = 24
-"""In a terminal, a column of short texts is as wide as the longest of them, before columns of numbers get room."""
+"""In a terminal, labels of rows up to this length stay on one line."""
 
 
 def replace_earlier(out: Path, chapters: Sequence[Chapter]) -> None:
@@ -210,8 +210,11 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int)
         cells = [for_terminal(text) for text in (column.title, *(row[index] for row in rows))]
         word = max(cell_len(word) for text in cells for word in text.split() or [""])
         preferred.append(max(map(cell_len, cells)))
-        text_width = preferred[-1] if preferred[-1] <= _LABEL else min(word, _BREAKABLE)
-        minimum.append(text_width if column.form in _WORDS else word)
+        if column.form in _WORDS:
+            is_label = index == 0 and preferred[0] <= _LABEL
+            minimum.append(preferred[0] if is_label else min(word, _BREAKABLE))
+        else:
+            minimum.append(word)
     end_positions = list(accumulate(minimum, lambda total, width: total + _BETWEEN + width))
     # At least one column is shown, even if it is wider than the room.
     widths = minimum[: max(bisect_right(end_positions, room), 1)]
