@@ -1,6 +1,5 @@
 """Train, evaluate and compare from Python, as the command line does, with results as objects."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ from hgpo_gym.config.compose import load_run as load_settings
 from hgpo_gym.config.of_run import load_evaluation
 from hgpo_gym.experiments.compare import run_comparison
 from hgpo_gym.experiments.evaluation import evaluate_policy, evaluated_policy
+from hgpo_gym.experiments.plan import written
 from hgpo_gym.policies.base import MeteredPolicy, Policy
 from hgpo_gym.progress import Progress, ProgressCallback, progress_for
 from hgpo_gym.rollouts.evaluation import Evaluation
@@ -203,7 +203,7 @@ def compare(
         ValueError: unknown settings, or runs that cannot be compared.
         RunFailedError: runs failed; the others are complete.
     """
-    values: dict[str, Any] = {"env": env, "model": model, "algos": _as_hydra(list(algos)), "seeds": _as_hydra(seeds)}
+    values: dict[str, Any] = {"env": env, "model": model, "algos": written(list(algos)), "seeds": written(seeds)}
     values |= {"out": _quoted(out), "jobs": jobs}
     all_overrides = [*_overrides(values), *overrides]
     config, folder = load_config("compare", all_overrides), Path(out)
@@ -225,17 +225,8 @@ def _overrides(values: Mapping[str, Any]) -> list[str]:
     return [f"{key}={value}" for key, value in values.items() if value is not None]
 
 
-def _as_hydra(value: Any) -> str:
-    """Return a value in Hydra's grammar."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_as_hydra(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, list | tuple | range):
-        return "[" + ", ".join(map(_as_hydra, value)) + "]"
-    return json.dumps(value)
-
-
 def _quoted(path: str | Path) -> str:
-    return _as_hydra(str(path))
+    return written(str(path))
 
 
 def _new_folder(folder: Path) -> Path:

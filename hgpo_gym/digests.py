@@ -56,7 +56,7 @@ def cached_folder(target: Path, fill: Callable[[Path], None]) -> Path:
         status = target.stat()
         if (damage := _damage_once(target, status.st_ino, status.st_mtime_ns)) is None:
             return target
-        renamed = _set_aside(target)
+        renamed = set_aside(target)
         warnings.warn(
             f"{target} is damaged: {damage}. It is now {renamed} and is made again; delete it when you have seen what "
             "happened to it.",
@@ -81,8 +81,8 @@ def _made_by(folder: Path) -> str:
     return f"cache {folder.name}"
 
 
-def _set_aside(folder: Path) -> Path:
-    """Rename a damaged folder, so that nothing reads it under its name."""
+def set_aside(folder: Path) -> Path:
+    """Rename a damaged folder, so that nothing reads it under its name. Returns the new path."""
     names = (folder.with_name(f"unsound_{folder.name}_{number}") for number in count(1))
     return folder.rename(next(name for name in names if not name.exists()))
 

@@ -2,8 +2,21 @@
 
 import json
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from urllib.request import url2pathname
+
+
+@contextmanager
+def requires_extra(extra: str, part: str) -> Iterator[None]:
+    """Name `part`, the missing package and the command that installs the extra, if an import in the block fails."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        message = f"{part} needs the package {package}: {install_command(extra)}"
+        raise ModuleNotFoundError(message, name=error.name) from error
 
 
 def install_command(extra: str) -> str:

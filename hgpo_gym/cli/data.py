@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from hgpo_gym.cli.errors import CommandFailed
-from hgpo_gym.extras import install_command
+from hgpo_gym.extras import requires_extra
 from hgpo_gym.progress import Progress
 
 DATASETS = {
@@ -95,9 +95,5 @@ def get_data(parsed: argparse.Namespace, progress: Progress) -> bool:
 
 def _find(name: str) -> Callable[[Path | None, Progress], Dataset]:
     """Return the class of a dataset. Its packages are the extra of its environment, which has the same name."""
-    try:
+    with requires_extra(name, f"The data of {name}"):
         return pkgutil.resolve_name(DATASETS[name])
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"The data of {name} needs the package {error.name}: {install_command(name)}", name=error.name
-        ) from error

@@ -8,15 +8,11 @@ from typing import Any
 from gymnasium.error import ResetNeeded
 
 from hgpo_gym.client.replies import ProblemReply, R, TurnReply, checked, parsed, unlike_a_server
-from hgpo_gym.extras import install_command
+from hgpo_gym.extras import requires_extra
 from hgpo_gym.network import media_type
 
-try:
+with requires_extra("server", "RemoteTextEnv"):
     import httpx
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"Remote environments need the package {error.name}: {install_command('server')}", name=error.name
-    ) from error
 
 _ATTEMPTS = 5
 _MOST_BYTES = 1 << 26

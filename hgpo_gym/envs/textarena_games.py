@@ -20,19 +20,15 @@ from hgpo_gym.digests import cached_folder
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.splits import Split, check_number_of_tasks, in_split
 from hgpo_gym.envs.turns import ONE_AT_A_TIME
-from hgpo_gym.extras import install_command
+from hgpo_gym.extras import requires_extra
 from hgpo_gym.files import cache_dir, content_key, source_digest
 from hgpo_gym.option_checks import Range
 from hgpo_gym.suggest import unknown_name
 
-try:
+with requires_extra("textarena", "TextArenaEnv"):
     import textarena
     from textarena.core import ObservationType
     from textarena.envs.registration import ENV_REGISTRY
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"textarena's games need the package textarena ({error}): {install_command('textarena')}", name=error.name
-    ) from error
 
 LONGEST_MOVE = 1000
 """Maximal number of characters of a move. Games search for brackets by expressions whose time is quadratic in the

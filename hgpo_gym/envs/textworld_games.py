@@ -17,16 +17,12 @@ from typing import Any, Literal
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.splits import SUCCESS_REWARD, Split, hashed, in_split
 from hgpo_gym.envs.turns import ONE_AT_A_TIME
-from hgpo_gym.extras import install_command
+from hgpo_gym.extras import requires_extra
 from hgpo_gym.suggest import option
 
-try:
+with requires_extra("textworld", "TextWorldEnv"):
     import textworld
     from textworld.core import GameState
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"TextWorld's games need the package textworld ({error}): {install_command('textworld')}", name=error.name
-    ) from error
 
 Reward = Literal["success", "score"]
 REQUESTED_INFOS = ("admissible_commands", "won", "lost", "score", "objective", "description")

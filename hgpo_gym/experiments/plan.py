@@ -98,16 +98,14 @@ def plan(
 
 def _at_one_date(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
     """Return the runs with one date for chat templates that print it: that of existing runs, or today."""
-    existing_dates = (saved_date(run.settings.run_dir) for run in planned)
-    date = next((day for day in existing_dates if day is not None), None) or _date_of(planned[0].settings)
-    if date is None or planned[0].settings.engine.options["template_date"] is not None:
+    first, existing_dates = planned[0].settings, (saved_date(run.settings.run_dir) for run in planned)
+    date = next((day for day in existing_dates if day is not None), None) or date_of(
+        first.engine, first.run_dir, first.model
+    )
+    if date is None or first.engine.options["template_date"] is not None:
         return list(planned)
     setting = f"engine.template_date={written(date)}"
     return [PlannedRun(run.settings.at_date(date), [*run.overrides, setting]) for run in planned]
-
-
-def _date_of(run: RunSettings) -> str | None:
-    return date_of(run.engine, run.run_dir, run.model)
 
 
 def check_no_duplicates(planned: Sequence[PlannedRun]) -> None:
@@ -148,7 +146,7 @@ def written(value: Any) -> str:
     """Return a value as Hydra reads it in an override: texts in quotes, the keys of mappings without."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {written(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | range):
         return "[" + ", ".join(map(written, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
 

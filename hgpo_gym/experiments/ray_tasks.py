@@ -15,7 +15,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 
 from hgpo_gym.experiments.jobs import Submit, TrainingJob
 from hgpo_gym.experiments.pool import VISIBLE, RunConfig, Train
-from hgpo_gym.extras import install_command
+from hgpo_gym.extras import requires_extra
 from hgpo_gym.section import SettingsSection
 
 if TYPE_CHECKING:
@@ -55,11 +55,8 @@ def ray_tasks(settings: RaySettings) -> Iterator[Submit]:
         ModuleNotFoundError: Ray is missing.
         ValueError: the cluster cannot be reached, or has no machine for a run.
     """
-    try:
+    with requires_extra("ray", "launcher=ray"):
         import ray
-    except ModuleNotFoundError as error:
-        message = f"launcher=ray needs the package ray: {install_command('ray')}"
-        raise ModuleNotFoundError(message, name="ray") from error
     with _connected(settings.address):
         if not settings.autoscaling:
             _check_that_a_machine_fits(settings.required, [node["Resources"] for node in ray.nodes() if node["Alive"]])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hgpo_gym.experiments.jobs import Submit, TrainingJob
 from hgpo_gym.experiments.pool import RunConfig, Train
-from hgpo_gym.extras import install_command
+from hgpo_gym.extras import requires_extra
 from hgpo_gym.section import SettingsSection
 
 if TYPE_CHECKING:
@@ -67,12 +67,8 @@ class RequeuedJob(TrainingJob):
 
 
 def _executor(cluster: str | None, parameters: Mapping[str, Any], folder: Path) -> "submitit.AutoExecutor":
-    try:
+    with requires_extra("submitit", "launcher=submitit"):
         import submitit
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"launcher=submitit needs the package submitit: {install_command('submitit')}", name="submitit"
-        ) from error
     try:
         executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
         executor.update_parameters(name="hgpo_gym", **parameters)

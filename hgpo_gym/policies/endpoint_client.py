@@ -6,14 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from hgpo_gym.extras import install_command
+from hgpo_gym.extras import requires_extra
 
-try:
+with requires_extra("openai", "policy=openai"):
     import openai
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"policy=openai needs the package {error.name} ({error}): {install_command('openai')}", name=error.name
-    ) from error
 
 from hgpo_gym.memory.tools import write_call
 from hgpo_gym.network import goes_by_proxy

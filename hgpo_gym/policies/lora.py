@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
-from hgpo_gym.extras import install_command
+from hgpo_gym.extras import requires_extra
 from hgpo_gym.policies.base import Likelihood, TokenRecord, TrainablePolicy
 from hgpo_gym.policies.language_part import towers
 from hgpo_gym.section import SettingsSection
@@ -209,8 +209,6 @@ class WithoutAdapter:
 
 
 def _import_peft() -> Any:
-    try:
+    with requires_extra("lora", "model.lora"):
         import peft
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"model.lora needs peft: {install_command('lora')}") from error
     return peft

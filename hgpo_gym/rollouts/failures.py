@@ -1,6 +1,5 @@
 """Episodes whose environment failed: the limit that a run allows, and files for people to read."""
 
-import gzip
 import json
 import re
 from collections.abc import Sequence
@@ -9,10 +8,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from hgpo_gym.files import write_whole
 from hgpo_gym.rollouts.conversations import Exchange, RecordedEpisode
 from hgpo_gym.rollouts.rollout import FailedEpisode
-from hgpo_gym.runs.run_files import damage_named, read_gzip
+from hgpo_gym.runs.run_files import damage_named, read_gzip, write_gzip
 
 
 class EpisodesFailedError(RuntimeError):
@@ -98,9 +96,7 @@ def path_of(folder: Path, phase: str, iteration: int) -> Path:
 def write(failures: Sequence[FailedEpisode], path: Path) -> None:
     """Write one line of JSON per failure, gzipped; no file without failures. Raises NotWrittenError."""
     if failures:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lines = (json.dumps(_as_json(episode), ensure_ascii=False) + "\n" for episode in failures)
-        write_whole(path, gzip.compress("".join(lines).encode(errors="backslashreplace"), compresslevel=5, mtime=0))
+        write_gzip(path, "".join(json.dumps(_as_json(episode), ensure_ascii=False) + "\n" for episode in failures))
 
 
 def _as_json(episode: FailedEpisode) -> dict[str, object]:

@@ -1,6 +1,5 @@
 """Saved rollouts of a run, for inspection: small files of gzipped JSON."""
 
-import gzip
 import json
 import re
 from collections.abc import Sequence
@@ -12,13 +11,12 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from hgpo_gym.advantages.batch import StepBatch
-from hgpo_gym.files import write_whole
 from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.memory.notes import NOTES_COLUMN
 from hgpo_gym.rollouts.conversations import RecordedEpisode, conversations, read, write
 from hgpo_gym.rollouts.rollout import EpisodeOutcome, Rollout
 from hgpo_gym.runs.renamed import with_new_fields
-from hgpo_gym.runs.run_files import damage_named, read_json
+from hgpo_gym.runs.run_files import damage_named, read_json, write_gzip
 
 _PATTERN = "iteration_*.json.gz"
 _TEXTS = TypeAdapter(list[str])
@@ -96,8 +94,7 @@ def keep(
     for name in ("reward", "penalty"):
         if not np.array_equal(original := getattr(rollout.batch, name), getattr(batch, name)):
             content[f"environment_{name}"] = original.tolist()
-    folder.mkdir(exist_ok=True)
-    write_whole(_path(folder, iteration), gzip.compress(json.dumps(content).encode(), compresslevel=5, mtime=0))
+    write_gzip(_path(folder, iteration), json.dumps(content))
     if transcripts != 0:
         write(conversations(rollout, transcripts), _transcripts_path(folder, iteration))
 

@@ -8,11 +8,10 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hgpo_gym.digests import find_damage, write_manifest
+from hgpo_gym.digests import find_damage, set_aside, write_manifest
 from hgpo_gym.files import NotWrittenError, make_whole
 from hgpo_gym.runs.history import History
 from hgpo_gym.runs.records import StateRecord, SummaryRecord
@@ -94,7 +93,9 @@ class Checkpoints:
                 "Older checkpoints are as they were. Free some space there."
             ) from error
         for old in set(self._iterations()) - {0, best, *self._iterations()[-self.keep :]}:
-            self._remove(self._path(old))
+            # Renamed first, so that a kill leaves no half of it under its name.
+            path = self._path(old)
+            _delete(path.rename(path.with_name(f".{path.name}-removed")))
         return target
 
     @property
@@ -220,9 +221,7 @@ class Checkpoints:
         for path in self.folder.glob(".iteration_*"):
             _delete(path)
         for path in [self._path(later) for later in self._iterations() if later > iteration]:
-            names = (path.with_name(f"unsound_{path.name}_{number}") for number in count(1))
-            renamed = path.rename(next(name for name in names if not name.exists()))
-            say(f"{path} is now {renamed}: delete it when you have seen what happened to it.")
+            say(f"{path} is now {set_aside(path)}: delete it when you have seen what happened to it.")
 
     def _path(self, iteration: int) -> Path:
         return self.folder / f"iteration_{iteration:04d}"
@@ -230,10 +229,6 @@ class Checkpoints:
     def _iterations(self) -> list[int]:
         numbers = (path.name.removeprefix("iteration_") for path in self.folder.glob("iteration_*"))
         return sorted(int(number) for number in numbers if re.fullmatch(r"\d{4}|[1-9]\d{4,8}", number))
-
-    def _remove(self, path: Path) -> None:
-        """Remove a checkpoint in one step, so that a kill leaves no half of it under its name."""
-        _delete(path.rename(path.with_name(f".{path.name}-removed")))
 
 
 def _delete(path: Path) -> None:

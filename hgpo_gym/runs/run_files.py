@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from hgpo_gym.files import MOST_BYTES, open_plain
+from hgpo_gym.files import MOST_BYTES, open_plain, write_whole
 from hgpo_gym.section import parse_section
 
 CONFIG_BYTES = 2**18
@@ -62,6 +62,14 @@ def read_gzip(path: Path) -> bytes:
         if len(content) > MOST_BYTES:
             raise ValueError(f"it unpacks to more than {MOST_BYTES:,} bytes")
         return content
+
+
+def write_gzip(path: Path, text: str) -> None:
+    """Write a gzipped file; equal texts give equal bytes. Raises NotWrittenError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A response may hold lone surrogates, which UTF-8 cannot encode.
+    content = text.encode(errors="backslashreplace")
+    write_whole(path, gzip.compress(content, compresslevel=5, mtime=0))
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from hgpo_gym.extras import install_command
+from hgpo_gym.extras import requires_extra
 from hgpo_gym.network import is_loopback
 from hgpo_gym.server.limits import LIMITS, Limits, argument
 
@@ -57,16 +57,12 @@ def serve(parsed: argparse.Namespace) -> None:
         OSError: the address is not available, or the data of an environment is missing.
         ValueError: invalid arguments.
     """
-    try:
+    with requires_extra("server", "The server"):
         import uvicorn
 
         from hgpo_gym.server.app import create_app
         from hgpo_gym.server.connections import connections_of
         from hgpo_gym.server.offers import make_offers
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"The server needs the package {error.name}: {install_command('server')}", name=error.name
-        ) from error
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     limits = Limits(**{limit.name: getattr(parsed, limit.name) for limit in LIMITS})

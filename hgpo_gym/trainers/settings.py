@@ -173,15 +173,15 @@ class WarmStartSettings(SettingsSection):
     loss: Literal["tokens", "choices"]
 
 
-def _choice(value: Any) -> Any:
+def _choice(value: Any, key: str = "name") -> Choice:
     """Parse `{name: gigpo, gamma: 0.9}`, or a name alone."""
     if isinstance(value, Choice):
         return value
     if isinstance(value, str):
         return Choice(value)
-    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        raise ValueError("expected a name, with options beside it.")
-    return Choice(value["name"], {key: option for key, option in value.items() if key != "name"})
+    if not isinstance(value, dict) or not isinstance(value.get(key), str):
+        raise ValueError(f"expected a {key}, with options beside it.")
+    return Choice(value[key], {option: setting for option, setting in value.items() if option != key})
 
 
 def _environment(value: Any) -> Any:
@@ -194,15 +194,8 @@ def _environment(value: Any) -> Any:
     return {"id": value["id"], "options": {key: option for key, option in value.items() if key != "id"}}
 
 
-def _by_kind(value: Any) -> Choice:
-    """Parse `{kind: tabular, level: 1}`."""
-    if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
-        raise ValueError("expected a kind, with options beside it.")
-    return Choice(value["kind"], {key: option for key, option in value.items() if key != "kind"})
-
-
 def _model(value: Any) -> Any:
-    kind, options = _by_kind(value)
+    kind, options = _choice(value, "kind")
     model_class = MODELS.find(kind)
     if isinstance(model_class, type) and issubclass(model_class, BaseModel):
         return parse_section(model_class, options, "model.")
@@ -210,7 +203,7 @@ def _model(value: Any) -> Any:
 
 
 def _engine(value: Any) -> Choice:
-    choice = _by_kind(value)
+    choice = _choice(value, "kind")
     ENGINES.check_options(*choice)
     return choice
 
@@ -240,7 +233,7 @@ def _prompt(value: Any) -> Any:
     return template
 
 
-ChoiceSetting = Annotated[Choice, BeforeValidator(_choice)]
+ChoiceSetting = Annotated[Choice, BeforeValidator(lambda value: _choice(value))]
 
 
 class PlaySettings(SettingsSection):

@@ -19,18 +19,13 @@ from typing import Any, ParamSpec, TypeVar
 from hgpo_gym.envs.alfworld.engine import GameState
 from hgpo_gym.envs.alfworld.games.files import read_game, read_trajectory
 from hgpo_gym.envs.turns import ONE_AT_A_TIME
-from hgpo_gym.extras import install_command
+from hgpo_gym.extras import requires_extra
 
-try:
+with requires_extra("alfworld", "ALFWorld's engine"):
     from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
     from alfworld.agents.expert import HandCodedAgentFailed, HandCodedAgentTimeout, HandCodedTWAgent
     from textworld import EnvInfos
     from textworld.envs.pddl import PddlEnv, textgen
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"ALFWorld's engine needs the packages alfworld and textworld ({error}): {install_command('alfworld')}",
-        name=error.name,
-    ) from error
 
 
 def _derive(symbol: Any, context: Any = None) -> list[Any]:

@@ -17,16 +17,12 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar
 
-from hgpo_gym.extras import install_command
+from hgpo_gym.extras import requires_extra
 
-try:
+with requires_extra("scienceworld", "ScienceWorld"):
     from py4j.java_gateway import GatewayParameters, JavaGateway, find_jar_path
     from py4j.protocol import Py4JError, Py4JJavaError
     from scienceworld.constants import JAR_PATH
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"ScienceWorld needs the package scienceworld ({error}): {install_command('scienceworld')}", name=error.name
-    ) from error
 
 OBJECT_TYPES = "object_type_ids.tsv"
 """File that the simulator writes."""

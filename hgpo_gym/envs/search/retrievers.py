@@ -12,18 +12,14 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from hgpo_gym.envs.search.questions import read_lines
-from hgpo_gym.extras import install_command
+from hgpo_gym.extras import requires_extra
 from hgpo_gym.files import content_key, make_whole
 from hgpo_gym.network import goes_by_proxy
 from hgpo_gym.source_code import files_digest
 
-try:
+with requires_extra("search", "Search"):
     import bm25s
     import Stemmer
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"Search needs the packages bm25s and PyStemmer ({error}): {install_command('search')}", name=error.name
-    ) from error
 
 K1, B = 0.9, 0.4
 """Parameters of BM25, as Search-R1's sparse retriever has them."""

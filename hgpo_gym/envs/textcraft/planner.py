@@ -32,13 +32,12 @@ def _take(book: RecipeBook, stock: dict[str, int], item: str, count: int) -> Ite
 
 def _easiest(book: RecipeBook, item: str) -> Recipe | None:
     def depth(recipe: Recipe) -> int:
-        return max(_depth(book, ingredient) for ingredient in recipe.ingredients)
+        return max(
+            min(book.depths.get(member, 0) for member in _members(book, ingredient))
+            for ingredient in recipe.ingredients
+        )
 
     return min(book.by_item.get(item, ()), key=depth, default=None)
-
-
-def _depth(book: RecipeBook, ingredient: Ingredient) -> int:
-    return min(book.depths.get(item, 0) for item in _members(book, ingredient))
 
 
 def _choose(book: RecipeBook, stock: Inventory, ingredient: Ingredient) -> str:

@@ -9,10 +9,10 @@ from gymnasium.error import ResetNeeded
 
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.splits import SUCCESS_REWARD
-from hgpo_gym.extras import install_command
+from hgpo_gym.extras import requires_extra
 from hgpo_gym.option_checks import OneOf
 
-try:
+with requires_extra("webshop", "WebShop"):
     from hgpo_gym.envs.webshop.experts import SHOPPING_TASKS, SeenPages, advise
     from hgpo_gym.envs.webshop.goals.goal import Goal, complete_goal
     from hgpo_gym.envs.webshop.goals.goal_list import GoalIds
@@ -29,10 +29,6 @@ try:
     from hgpo_gym.envs.webshop.shop.rules import SEARCH_TEMPLATE, Shop
     from hgpo_gym.envs.webshop.shop.scoring import OPTION_MATCHING
     from hgpo_gym.envs.webshop.splits import open_split
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"WebShop needs the package {error.name} ({error}): {install_command('webshop')}", name=error.name
-    ) from error
 
 REWARDS = {
     "success": lambda score: SUCCESS_REWARD if score == 1 else 0.0,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from hgpo_gym.extras import install_command
+from hgpo_gym.extras import requires_extra
 from hgpo_gym.suggest import unknown_name
 
 LOGGERS = {
@@ -44,10 +44,5 @@ def find_loggers(names: Sequence[str]) -> list[MakeLogger]:
 
 
 def _find(name: str) -> MakeLogger:
-    try:
+    with requires_extra(name, f"loggers=[{name}]"):
         return pkgutil.resolve_name(LOGGERS[name])
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"loggers=[{name}] needs the package {error.name} ({error}): {install_command(name)}",
-            name=error.name,
-        ) from error

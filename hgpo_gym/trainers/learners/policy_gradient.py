@@ -243,14 +243,11 @@ class PolicyGradientLearner:
 
         def write(folder: Path) -> None:
             self.policy.save(folder / "model", weights)
-            with (folder / _UPDATE_STATE).open("wb") as file:
-                torch.save(update_state, file)
-            if critic_state is not None:
-                with (folder / _CRITIC_STATE).open("wb") as file:
-                    torch.save(critic_state, file)
-            if past:
-                with (folder / _PAST_WEIGHTS).open("wb") as file:
-                    torch.save(past, file)
+            states = {_UPDATE_STATE: update_state, _CRITIC_STATE: critic_state, _PAST_WEIGHTS: past or None}
+            for name, state in states.items():
+                if state is not None:
+                    with (folder / name).open("wb") as file:
+                        torch.save(state, file)
             if counts is not None:
                 with (folder / _STATE_COUNTS).open("wb") as file:
                     np.savez(file, **counts)  # type: ignore[arg-type]

@@ -68,7 +68,10 @@ def _stamps(path: str | None) -> list[tuple[str, int, int]]:
 def _make(
     run: "ModelSections", model: LanguageModelSettings, episodes: list[Transcript], progress: Progress
 ) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
-    weights_model, tokenizer = _from_scratch(run, model, episodes) if model.path is None else _pretrained(model)
+    if model.path is None:
+        weights_model, tokenizer = _from_scratch(run, model, episodes)
+    else:
+        weights_model, tokenizer = load_model(model.path, device=model.device)
     source = run.warmstart.source
     if source == "none":
         return weights_model, tokenizer
@@ -97,11 +100,6 @@ def _reading(run: "ModelSections") -> dict[str, Any]:
     """Return the engine settings that decide how a prompt is read."""
     names = "max_prompt_tokens", "chat_template_kwargs", "template_date"
     return {name: run.engine.options[name] for name in names if name in run.engine.options}
-
-
-def _pretrained(model: LanguageModelSettings) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
-    assert model.path is not None
-    return load_model(model.path, device=model.device)
 
 
 def _from_scratch(

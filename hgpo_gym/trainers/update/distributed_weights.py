@@ -82,7 +82,7 @@ class ShardedWeights(Weights):
             yield
             return
         self._whole = True
-        self._root(_nothing)  # FSDP2 initialises the root before the layers
+        self._root(lambda: None)  # FSDP2 initialises the root before the layers
         self._root.set_reshard_after_forward(False)
         # Without this loop each layer would be gathered again in every pass of a rollout.
         for unit in self._units:
@@ -115,7 +115,3 @@ class _Root(torch.nn.Module):
 
     def forward(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
-
-
-def _nothing() -> None:
-    pass

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 
-from hgpo_gym.extras import install_command
+from hgpo_gym.extras import requires_extra
 from hgpo_gym.trainers.update.settings import TrainerSettings
 
 if TYPE_CHECKING:
@@ -26,12 +26,8 @@ def make_optimizer(model: torch.nn.Module, settings: TrainerSettings) -> torch.o
         return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
     if settings.optimizer == "muon":
         return MuonAndAdamW(model, learning_rate=rate, weight_decay=decay)
-    try:
+    with requires_extra("bitsandbytes", f"trainer.optimizer={settings.optimizer}"):
         from bitsandbytes.optim import AdamW8bit
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"trainer.optimizer={settings.optimizer} needs bitsandbytes: {install_command('bitsandbytes')}"
-        ) from error
     return AdamW8bit(parameters, lr=rate, weight_decay=decay)
 
 

@@ -138,5 +138,5 @@ def test_a_missing_package_is_named_with_its_remedy(monkeypatch):
     for name in [name for name in sys.modules if name.startswith(("minigrid", "hgpo_gym.envs.babyai"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "minigrid", None)
-    with pytest.raises(ModuleNotFoundError, match=r"BabyAI needs the package minigrid .*pip install .*\[babyai\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"BabyAI needs the package minigrid: pip install .*\[babyai\]"):
         make(ID)

@@ -82,18 +82,6 @@ def is_won(game: CompiledGame, state: WorldState) -> bool:
     return any(len(objects & state.contents[receptacle]) >= goal.needed for receptacle in goal.receptacles)
 
 
-def _go_to(game: CompiledGame, state: WorldState, _: int, receptacle: int) -> WorldState:
-    return state._replace(location=game.location_of[receptacle])
-
-
-def _open(_game: CompiledGame, state: WorldState, _: int, receptacle: int) -> WorldState:
-    return state._replace(opened=state.opened | {receptacle})
-
-
-def _close(_game: CompiledGame, state: WorldState, _: int, receptacle: int) -> WorldState:
-    return state._replace(opened=state.opened - {receptacle})
-
-
 def _take(_game: CompiledGame, state: WorldState, number: int, receptacle: int) -> WorldState:
     return state._replace(
         held=number,
@@ -112,39 +100,19 @@ def _move(_game: CompiledGame, state: WorldState, number: int, receptacle: int) 
     )
 
 
-def _clean(_game: CompiledGame, state: WorldState, number: int, _: int) -> WorldState:
-    return state._replace(clean=state.clean | {number})
-
-
-def _heat(_game: CompiledGame, state: WorldState, number: int, _: int) -> WorldState:
-    return state._replace(hot=state.hot | {number}, cool=state.cool - {number})
-
-
-def _cool(_game: CompiledGame, state: WorldState, number: int, _: int) -> WorldState:
-    return state._replace(cool=state.cool | {number}, hot=state.hot - {number})
-
-
-def _toggle(_game: CompiledGame, state: WorldState, number: int, _: int) -> WorldState:
-    return state._replace(toggled=state.toggled | {number})
-
-
-def _slice(_game: CompiledGame, state: WorldState, number: int, _: int) -> WorldState:
-    return state._replace(sliced=state.sliced | {number})
-
-
 _EFFECTS: dict[str, Callable[[CompiledGame, WorldState, int, int], WorldState]] = {
-    "GotoLocation": _go_to,
-    "OpenObject": _open,
-    "CloseObject": _close,
+    "GotoLocation": lambda game, state, _, place: state._replace(location=game.location_of[place]),
+    "OpenObject": lambda _game, state, _, place: state._replace(opened=state.opened | {place}),
+    "CloseObject": lambda _game, state, _, place: state._replace(opened=state.opened - {place}),
     "PickupObject": _take,
     "PutObject": _move,
-    "CleanObject": _clean,
-    "HeatObject": _heat,
-    "CoolObject": _cool,
-    "ToggleObject": _toggle,
-    "SliceObject": _slice,
+    "CleanObject": lambda _game, state, item, _: state._replace(clean=state.clean | {item}),
+    "HeatObject": lambda _game, state, item, _: state._replace(hot=state.hot | {item}, cool=state.cool - {item}),
+    "CoolObject": lambda _game, state, item, _: state._replace(cool=state.cool | {item}, hot=state.hot - {item}),
+    "ToggleObject": lambda _game, state, item, _: state._replace(toggled=state.toggled | {item}),
+    "SliceObject": lambda _game, state, item, _: state._replace(sliced=state.sliced | {item}),
 }
-"""The actions with effects. The others only look."""
+"""The actions with effects, by (game, state, object, receptacle). The others only look."""
 
 
 def _with(sets: tuple[frozenset[int], ...], index: int, value: frozenset[int]) -> tuple[frozenset[int], ...]:

@@ -41,13 +41,10 @@ def _word_pattern() -> "regex.Pattern[str]":
     part = rf"(?:{katakana}(?:{underscore}*+{katakana})*+|(?:{letters}|{numbers})++)"
     word = rf"(?<!_){underscore}*+{part}(?:{underscore}++{part})*+{underscore}*+"
     ideograph = rf"[\p{{Han}}\p{{Hiragana}}]{joined}"
-    pictograph = f"[{''.join(_ranges(_PICTOGRAPHS))}]{joined}"
+    ranges = ["-".join(f"\\U{int(end, 16):08X}" for end in item.split("-")) for item in _PICTOGRAPHS.split()]
+    pictograph = f"[{''.join(ranges)}]{joined}"
     south_east_asian = rf"\p{{Line_Break=Complex_Context}}++{joined}"
     return regex.compile(f"{word}|{ideograph}|{pictograph}|{south_east_asian}", regex.V1)
-
-
-def _ranges(code_points: str) -> list[str]:
-    return ["-".join(f"\\U{int(end, 16):08X}" for end in item.split("-")) for item in code_points.split()]
 
 
 _WORD = _word_pattern()

@@ -109,15 +109,10 @@ def _options(raw: object) -> dict[str, list[str]]:
     if not isinstance(raw, Mapping):
         return {}
     return {
-        name.lower(): [_option_value(text) for text in texts([_value_of(content) for content in contents])]
+        name.lower(): [
+            text.strip().replace("/", " | ").lower()
+            for text in texts([content.get("value") for content in contents if isinstance(content, Mapping)])
+        ]
         for name, contents in raw.items()
         if isinstance(contents, list)
     }
-
-
-def _value_of(content: object) -> object:
-    return content.get("value") if isinstance(content, Mapping) else None
-
-
-def _option_value(value: str) -> str:
-    return value.strip().replace("/", " | ").lower()

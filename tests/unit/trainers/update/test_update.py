@@ -281,6 +281,7 @@ def test_muon_orthogonalises_matrices_leaves_the_rest_to_adamw_and_resumes_to_th
 def test_an_optimiser_whose_package_is_missing_says_so(policy, monkeypatch):
     monkeypatch.setitem(sys.modules, "bitsandbytes.optim", None)
     with pytest.raises(
-        ModuleNotFoundError, match=re.escape(f"adamw_8bit needs bitsandbytes: {install_command('bitsandbytes')}")
+        ModuleNotFoundError,
+        match=re.escape(f"adamw_8bit needs the package bitsandbytes: {install_command('bitsandbytes')}"),
     ):
         PolicyUpdate(policy, None, settings(optimizer="adamw_8bit"), 1.0)
