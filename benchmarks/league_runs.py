@@ -10,7 +10,7 @@ import argparse
 import csv
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,13 +52,18 @@ def read(folders: Sequence[Path]) -> list[Comparison]:
 def _by_full_label(comparison: Comparison) -> dict[str, tuple[FinishedRun, ...]]:
     """Runs that were made before an option came, and those that have its default, are one algorithm's."""
     by_label: dict[str, list[FinishedRun]] = defaultdict(list)
-    for label, runs in comparison.runs.items():
-        by_label[_in_full(label, runs[0])] += runs
+    for label, differing in comparison.distinguishing_settings.items():
+        runs = comparison.runs[label]
+        by_label[_in_full(label, runs[0], differing)] += runs
     return {label: tuple(sorted(runs, key=lambda run: run.seed)) for label, runs in by_label.items()}
 
 
-def _in_full(label: str, run: FinishedRun) -> str:
-    defaults = _defaults(run)
+def _in_full(label: str, run: FinishedRun, differing: Collection[str]) -> str:
+    # The environment's file sets the memory: its options are named only where the comparison is one of memories.
+    memory = {key: value for key, value in run.settings.items() if key.startswith("memory.") and key not in differing}
+    defaults = _defaults(run) | {
+        f"{run.settings['memory.name']}:{key.removeprefix('memory.')}": value for key, value in memory.items()
+    }
     full = label_of(run, [key for key, value in run.options.items() if value != defaults.get(key, value)])
     if run.algorithm in ESTIMATORS:
         return full

@@ -50,7 +50,7 @@ NUMBERS_UNCHANGED = (
     "model.threads",
 )
 """Settings that do not change the numbers of a run, except by rounding."""
-COMPARED_GROUPS = ("algo", "learner", "objective", "sampler", "shaping", "team")
+COMPARED_GROUPS = ("algo", "learner", "memory", "objective", "sampler", "shaping", "team")
 """Groups that a comparison compares: each has a name and options."""
 AGGREGATION = ("trainer.loss_aggregation", "trainer.loss_constant")
 """Settings that replace the objective's default aggregation."""

@@ -39,6 +39,7 @@ _NOTHING = object()
 _COMPARED = tuple(f"{group}." for group in COMPARED_GROUPS)
 USUAL = {
     "learner": "policy_gradient",
+    "memory": "window",
     "objective": "ppo_clip",
     "sampler": "in_order",
     "shaping": "none",

@@ -44,12 +44,12 @@ def test_runs_that_differ_in_the_algorithm_and_the_seed_are_comparable():
 @pytest.mark.promise("A comparison refuses runs that differ in more than the algorithm.")
 def test_runs_that_differ_in_a_learning_rate_are_refused_by_name():
     configs = {f"grpo-seed{seed}": load_config("config", ["algo=grpo", f"seed={seed}"]) for seed in range(5)}
-    configs["hgpo-seed0"] = load_config("config", ["algo=hgpo", "trainer.learning_rate=0.5", "memory.window=null"])
+    configs["hgpo-seed0"] = load_config("config", ["algo=hgpo", "trainer.learning_rate=0.5", "rollout.num_tasks=4"])
     with pytest.raises(NotComparableError) as refused:
         check_comparable(configs)
     assert str(refused.value).splitlines() == [
         "These runs differ in more than the algorithm and the seed:",
-        "  memory.window: 2 in grpo-seed0, grpo-seed1, grpo-seed2 and 2 more; None in hgpo-seed0",
+        "  rollout.num_tasks: 8 in grpo-seed0, grpo-seed1, grpo-seed2 and 2 more; 4 in hgpo-seed0",
         "  trainer.learning_rate: 0.0005 in grpo-seed0, grpo-seed1, grpo-seed2 and 2 more; 0.5 in hgpo-seed0",
     ]
     with pytest.raises(NotComparableError, match=r"model\.level: not set in tiny; None in table"):
@@ -223,13 +223,19 @@ def test_commands_alone_imitate_nothing(tmp_path, capsys, monkeypatch):
 
 
 def test_an_algorithm_can_compete_with_itself(capsys, tmp_path):
-    algos = "algos=[gigpo,{name:hgpo,history_length:0},{name:hgpo,history_length:1,base_group:true}]"
-    status, out, err = compare(capsys, algos, "trainer.iterations=1", f"out={tmp_path}")
+    hgpo = "{name:hgpo,history_length:0},{name:hgpo,history_length:1,base_group:true}"
+    gigpo = "gigpo,{name:gigpo,memory:full},{name:gigpo,memory:{name:window,window:0}}"
+    status, out, err = compare(capsys, f"algos=[{gigpo},{hgpo}]", "trainer.iterations=1", f"out={tmp_path}")
     assert status == 0, err
-    runs = {path.parent.name: read_config(path.parent)["algo"] for path in tmp_path.glob("*/config.yaml")}
-    assert set(runs) == {"gigpo-seed0", "hgpo-history_length_0-seed0", "hgpo-history_length_1-base_group_True-seed0"}
-    assert runs["hgpo-history_length_0-seed0"]["history_length"] == 0
-    assert "hgpo K=0 base_group=False" in out
+    runs = {
+        path.parent.name.removesuffix("-seed0"): read_config(path.parent) for path in tmp_path.glob("*/config.yaml")
+    }
+    memories = {"gigpo", "gigpo-memory_full", "gigpo-memory_window-window_0"}
+    assert set(runs) == {*memories, "hgpo-history_length_0", "hgpo-history_length_1-base_group_True"}
+    assert runs["hgpo-history_length_0"]["algo"]["history_length"] == 0
+    assert runs["gigpo-memory_window-window_0"]["memory"]["window"] == 0
+    for label in ("hgpo K=0 base_group=False", "gigpo memory=full", "gigpo window:window=0"):
+        assert label in out
 
 
 def test_an_option_at_its_default_makes_no_other_algorithm(capsys, tmp_path):
