@@ -318,9 +318,10 @@ def test_a_rollout_is_the_same_in_step(policy):
         np.testing.assert_array_equal(record.token_ids, other.token_ids)
 
 
-def test_a_conversation_is_what_the_other_engine_plays_and_its_prefixes_are_read_once(policy, tiny):
+@pytest.mark.parametrize("prompt", ["bare", "tools"])
+def test_a_conversation_is_what_the_other_engine_plays_and_its_prefixes_are_read_once(policy, tiny, prompt):
     vector = TextVectorEnv("hgpo_gym/SignpostMaze-v0", 2, 3, sections=2, max_episode_steps=12, split="all")
-    env = ContextWrapper(vector, "bare", memory="conversation")
+    env = ContextWrapper(vector, prompt, memory="conversation")
     rollout = collect(env, policy, Sampling(), task_ids=vector.task_ids[:2], seeds=[(0,), (1,)])
     assert gap(policy, [Response("", record) for record in rollout.tokens if len(record.choices)]) < 1e-4
     by_episode = {}
@@ -330,6 +331,9 @@ def test_a_conversation_is_what_the_other_engine_plays_and_its_prefixes_are_read
     for records in by_episode.values():
         assert all(continues(later, record) for record, later in pairwise(records))
     assert sum(record.prompt_cached for record in rollout.tokens) > 0.2 * sum(map(len, rollout.tokens))
+    responses = [env.prompt.write_response(step.action) for step in rollout.steps]
+    assert [step.response for step in rollout.steps] == responses  # each is an admissible action, with `tools` a call
+    assert all(response.startswith("<tool_call>") == (prompt == "tools") for response in responses)
 
 
 class InStep:
