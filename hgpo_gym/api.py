@@ -13,7 +13,7 @@ from hgpo_gym.analysis.report import write_report
 from hgpo_gym.cli.one_run import train_one_of_many
 from hgpo_gym.config.compose import load_config, parse_run
 from hgpo_gym.config.compose import load_run as load_settings
-from hgpo_gym.config.of_run import load_evaluation
+from hgpo_gym.config.of_run import default_settings, load_evaluation
 from hgpo_gym.experiments.compare import run_comparison
 from hgpo_gym.experiments.evaluation import evaluate_policy, evaluated_policy
 from hgpo_gym.experiments.plan import written
@@ -123,7 +123,7 @@ def train(
     if run_dir is None and not resume and not any(item.startswith(("run_dir=", "resume=")) for item in overrides):
         settings = load_settings([*all_overrides, f"run_dir={_quoted(_new_folder(settings.run_dir))}"])
     quiet_libraries(settings.model.threads)
-    with Run(settings, progress_for(progress), processes_of(settings)) as run:
+    with Run(settings, progress_for(progress), processes_of(settings), default_settings) as run:
         run.train()
     return TrainedRun(settings.run_dir)
 

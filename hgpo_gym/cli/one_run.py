@@ -9,6 +9,7 @@ from rich.console import Console
 
 from hgpo_gym.cli.errors import CommandFailed, mistakes_explained
 from hgpo_gym.config.compose import parse_run
+from hgpo_gym.config.of_run import default_settings
 from hgpo_gym.files import NotWrittenError
 from hgpo_gym.interrupts import StoppedAtOnceError
 from hgpo_gym.plugins import load_plugins
@@ -45,7 +46,7 @@ def train_run(config: Mapping[str, Any]) -> bool:
         progress = Progress(Console(quiet=not processes.main))
         if settings.distributed != "none" and LAUNCHED not in os.environ:
             progress.line(NOT_LAUNCHED.format(settings.distributed))
-        run = Run(settings, progress, processes)
+        run = Run(settings, progress, processes, default_settings)
         processes.wait()  # all must have read the run directory before one of them writes into it
         try:
             run.__enter__()

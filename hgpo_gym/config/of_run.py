@@ -96,6 +96,11 @@ def changes_to(run: Path, resolved: Mapping[str, Any]) -> dict[str, tuple[Any, A
     return changes
 
 
+def default_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults for the environment, algorithm, model and other choices of a run's settings."""
+    return load_partly("config", _choices_of(config, {}))
+
+
 def unread(overrides: Sequence[str], config: Mapping[str, Any]) -> str:
     """Return a line that names the overrides that an evaluation does not read; empty if it reads all."""
     new_model = config["run"] is None and config["policy"] == "model"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hgpo_gym.config.compose import load_configs
+from hgpo_gym.config.of_run import default_settings
 from hgpo_gym.plain_text import first_of
 from hgpo_gym.runs.directory import (
     COMPARED_GROUPS,
@@ -89,8 +90,9 @@ def plan(
     for run in planned:
         folder = run.settings.run_dir
         # Raises if an existing run has other settings or more iterations.
-        open_run(folder, run.settings.resume, run.settings.resolved, iterations)
-        recorded[folder.name] = read_config(folder) if run.done else run.settings.resolved
+        open_run(folder, run.settings.resume, run.settings.resolved, iterations, default_settings)
+        # `open_run` has checked the settings that the file of an older run lacks.
+        recorded[folder.name] = flatten(run.settings.resolved) | (flatten(read_config(folder)) if run.done else {})
     check_comparable(recorded)
     check_no_duplicates(planned)
     return planned

@@ -1,6 +1,6 @@
 """Open a run directory for training: a new one, or an existing one to resume with the same settings and tasks."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,14 +15,24 @@ from hgpo_gym.runs.directory import (
 )
 from hgpo_gym.trainers.update.objectives import OBJECTIVES, preferred_aggregation
 
+DefaultSettings = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Returns the default settings for the choices in some settings."""
+
 
 def open_run(
-    run_dir: Path, resume: Literal["never", "auto", "must"], resolved: Mapping[str, Any], iterations: int
+    run_dir: Path,
+    resume: Literal["never", "auto", "must"],
+    resolved: Mapping[str, Any],
+    iterations: int,
+    defaults: DefaultSettings = lambda _: {},
 ) -> RunDirectory:
     """Return the run directory for these settings, new or to be resumed. Nothing is written yet.
 
+    Args:
+        defaults: gives the values of settings that a run lacks because they were added after it began.
+
     Raises:
-        FileExistsError: the directory holds a run and `resume` is never.
+        FileExistsError: the directory holds a run and `resume` is never, or it is a folder of other runs.
         FileNotFoundError: it holds no checkpoint and `resume` is must.
         ValueError: it holds a run with other settings, and the message names each difference; or it holds a run with
             more iterations than these settings ask for.
@@ -36,7 +46,12 @@ def open_run(
     if resume == "must" and not has_checkpoint:
         raise FileNotFoundError(f"resume=must, but {run.checkpoint_path} holds no checkpoint: expected iteration_*.")
     if saved.exists():
-        _check_same(read_config(run.path), resolved, saved)
+        _check_same(read_config(run.path), resolved, run.path, defaults)
+    elif other := next(run.path.glob("*/config.yaml"), None):
+        raise FileExistsError(
+            f"{run.path} is a folder of runs, such as {other.parent.name}, with their report. Set another folder, such "
+            f"as run_dir={run.path / 'run'}."
+        )
     _check_not_beyond(max(newest or 0, iterations_at_last_end(run.path)), iterations, run.path)
     return run
 
@@ -51,16 +66,18 @@ def _with_aggregation(config: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
+def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], run_dir: Path, defaults: DefaultSettings) -> None:
     old, new = _with_aggregation(before), _with_aggregation(now)
+    if added := new.keys() - old.keys():
+        old |= {key: value for key, value in flatten(defaults(now)).items() if key in added}
     different = [
-        f"  {key}: {old.get(key)!r} there, {new.get(key)!r} now"
+        f"  {key}: {old.get(key)!r} in the run, {new.get(key)!r} now"
         for key in sorted(old.keys() | new.keys())
         if old.get(key) != new.get(key) and not key.startswith(MAY_CHANGE)
     ]
     if different:
         raise ValueError(
-            f"The run in {path.parent} has other settings. Name another folder, run_dir=... (out=... of a "
+            f"The run in {run_dir} has other settings. Name another folder, run_dir=... (out=... of a "
             "comparison), or give it the same:\n" + "\n".join(different)
         )
 

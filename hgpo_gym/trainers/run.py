@@ -29,7 +29,7 @@ from hgpo_gym.trainers.code_used import changed_code, code_used
 from hgpo_gym.trainers.columns import recorded_columns
 from hgpo_gym.trainers.environments import Tasks, make_evaluation_env, try_environment
 from hgpo_gym.trainers.learners import LEARNERS, Learned, Learner
-from hgpo_gym.trainers.open_run import check_same_tasks, open_run
+from hgpo_gym.trainers.open_run import DefaultSettings, check_same_tasks, open_run
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.template_date import DATE_LINE, date_of
 from hgpo_gym.trainers.update.diverged import NonFiniteError
@@ -71,19 +71,28 @@ class Run:
         settings: of the run.
         progress: what a person sees.
         processes: that train together.
+        defaults: see `open_run`.
 
     Raises:
         FileExistsError, FileNotFoundError, ValueError: as `open_run` and `make_learner` say; nothing is written yet.
         EpisodesFailedError: entering, of the episodes to imitate or those that a sampler measures.
     """
 
-    def __init__(self, settings: RunSettings, progress: Progress, processes: Processes = ALONE):
+    def __init__(
+        self,
+        settings: RunSettings,
+        progress: Progress,
+        processes: Processes = ALONE,
+        defaults: DefaultSettings = lambda _: {},
+    ):
         date = processes.on_main(lambda: date_of(settings.engine, settings.run_dir, settings.model))
         settings = settings.at_date(date)
         if date is not None:
             progress.line(DATE_LINE.format(date))
         self.settings, self.progress, self.processes = settings, progress, processes
-        self.directory = open_run(settings.run_dir, settings.resume, settings.resolved, settings.trainer.iterations)
+        self.directory = open_run(
+            settings.run_dir, settings.resume, settings.resolved, settings.trainer.iterations, defaults
+        )
         self.learner = make_learner(settings, progress, processes)
         self.learner.check()
         self.loggers = find_loggers(settings.loggers)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hgpo_gym.config.compose import load_run
+from hgpo_gym.config.of_run import default_settings
 from hgpo_gym.progress import Progress
 from hgpo_gym.runs.directory import read_metrics
 from hgpo_gym.trainers.open_run import open_run
@@ -41,7 +42,7 @@ def settings(run_dir, *overrides, base=SETTINGS):
 
 def opened(run):
     """The directory of a run with these settings, as training opens it."""
-    return open_run(run.run_dir, run.resume, run.resolved, run.trainer.iterations)
+    return open_run(run.run_dir, run.resume, run.resolved, run.trainer.iterations, default_settings)
 
 
 def train(run_dir, *overrides, base=SETTINGS, progress=None):

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from hgpo_gym.analysis.report import figures
-from hgpo_gym.analysis.report.blocks import Block, Column, Picture, Section, Table, Value
+from hgpo_gym.analysis.report.blocks import Block, Column, Paragraph, Picture, Section, Table, Value
 from hgpo_gym.analysis.report.contests import SCORES, SIGNIFICANCE, Contests
 from hgpo_gym.analysis.report.figures import Styles
 from hgpo_gym.analysis.report.intervals import median, spread, typical
@@ -147,7 +147,9 @@ def two_kinds_of_seeds(comparison: Comparison) -> Section:
 
 def time_to_threshold(comparison: Comparison, threshold: float) -> Section:
     rows: list[tuple[Value, ...]] = []
-    iterations = comparison.evaluated_iterations
+    title, iterations = f"Time to {100 * threshold:g} %", comparison.evaluated_iterations
+    if all(run.success_at(iteration) < threshold for run in comparison.all_runs for iteration in iterations):
+        return Section(title, [Paragraph("Not reached: no evaluation of any run has this success.")], headline=True)
     for label, runs in comparison.runs.items():
         reached = np.array([run.until_threshold(threshold, iterations) for run in runs])
         times = [median(column) for column in reached.T]
@@ -165,7 +167,7 @@ def time_to_threshold(comparison: Comparison, threshold: float) -> Section:
         "without evaluation."
     )
     table = Table("time_to_threshold", caption, columns, tuple(rows))
-    return Section(f"Time to {100 * threshold:g} %", [table], headline=True)
+    return Section(title, [table], headline=True)
 
 
 def at_equal_cost(comparison: Comparison) -> Section:

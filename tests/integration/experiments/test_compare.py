@@ -85,7 +85,7 @@ def test_existing_runs_are_kept_continued_or_refused(capsys, tmp_path):
     assert snapshot(tmp_path) == before
     status, _, err = compare(capsys, *options, "seeds=[0,3]", "trainer.learning_rate=0.5", "trainer.iterations=2")
     assert status == 2
-    assert "trainer.learning_rate: 0.1 there, 0.5 now" in err
+    assert "trainer.learning_rate: 0.1 in the run, 0.5 now" in err
     status, _, err = compare(capsys, *options, "seeds=4", "trainer.iterations=1")
     assert status == 2
     assert f"The run in {tmp_path}/grpo-seed0 has 2 iterations already, more than trainer.iterations=1." in err

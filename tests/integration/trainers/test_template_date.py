@@ -96,7 +96,7 @@ def test_a_run_keeps_its_day_when_it_goes_on_and_is_evaluated_and_compared(dated
     for more in ([], ["engine=vllm"]):
         evaluated = RunSettings.parse(load_evaluation([f"run={tmp_path}/run", *more]))
         assert evaluated.engine.options["template_date"] == "2027-03-04"
-    with pytest.raises(ValueError, match=r"engine.template_date: '2027-03-04' there, '2030-01-01' now"):
+    with pytest.raises(ValueError, match=r"engine.template_date: '2027-03-04' in the run, '2030-01-01' now"):
         Run(settings(tmp_path / "run", "resume=auto", "engine.template_date='2030-01-01'", base=maze), Progress())
 
     begun, *others = plan(["grpo", "gigpo"], [0], tmp_path / "compared", maze)

@@ -77,17 +77,24 @@ def test_a_run_directory_is_not_overwritten_and_settings_are_compared(tmp_path):
     train(tmp_path, "trainer.iterations=1")
     with pytest.raises(FileExistsError, match=r"already holds a run\. Go on with it by resume=auto"):
         opened(settings(tmp_path))
-    with pytest.raises(ValueError, match=r"trainer.learning_rate: 0.0005 there, 0.5 now"):
+    with pytest.raises(ValueError, match=r"trainer.learning_rate: 0.0005 in the run, 0.5 now"):
         opened(settings(tmp_path, "resume=auto", "trainer.learning_rate=0.5"))
     with pytest.raises(FileNotFoundError, match="resume=must"):
         opened(settings(tmp_path / "none", "resume=must"))
     # null is the objective's default, token_mean of ppo_clip.
     opened(settings(tmp_path, "resume=auto", "trainer.loss_aggregation=token_mean"))
-    with pytest.raises(ValueError, match=r"trainer.loss_aggregation: 'token_mean' there, 'sequence_mean' now"):
+    with pytest.raises(ValueError, match=r"trainer.loss_aggregation: 'token_mean' in the run, 'sequence_mean' now"):
         opened(settings(tmp_path, "resume=auto", "trainer.loss_aggregation=sequence_mean"))
     config = tmp_path / "config.yaml"
+    # A run of before an option existed had its default.
+    config.write_text(config.read_text().replace("  staleness: 0\n", ""))
+    opened(settings(tmp_path, "resume=auto"))
+    with pytest.raises(ValueError, match=r"rollout.staleness: 0 in the run, 1 now"):
+        opened(settings(tmp_path, "resume=auto", "rollout.staleness=1"))
+    with pytest.raises(FileExistsError, match=rf"is a folder of runs, such as {tmp_path.name}, .*run_dir="):
+        opened(settings(tmp_path.parent))
     config.write_text(config.read_text().replace("name: ppo_clip", "name: of_a_plugin"))
-    with pytest.raises(ValueError, match=r"objective.name: 'of_a_plugin' there, 'ppo_clip' now"):
+    with pytest.raises(ValueError, match=r"objective.name: 'of_a_plugin' in the run, 'ppo_clip' now"):
         opened(settings(tmp_path, "resume=auto"))
     assert read_config(tmp_path)["trainer"]["iterations"] == 1
     assert json.loads((tmp_path / "summary.json").read_text())["iterations"] == 1

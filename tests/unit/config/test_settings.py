@@ -307,7 +307,7 @@ def test_the_configuration_of_a_run_is_read_as_data(run_with_an_interpolation, c
     with_its_own_settings = said_to(capsys, "eval", f"run={run}")
     assert f"Unknown memory.key {NOT_LOOKED_UP!r}" in with_its_own_settings
     resumed = said_to(capsys, "train", *SETTINGS, f"run_dir={run}", "trainer.iterations=1", "resume=auto")
-    assert f"env_name: {NOT_LOOKED_UP!r} there, 'signpost_maze' now" in resumed
+    assert f"env_name: {NOT_LOOKED_UP!r} in the run, 'signpost_maze' now" in resumed
     exported = said_to(capsys, "export", str(run), "--to", str(tmp_path / "model"))
     for text in (report, inspected, evaluated, with_its_own_settings, resumed, exported):
         assert SECRET not in text
