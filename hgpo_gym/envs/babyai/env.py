@@ -10,7 +10,7 @@ from minigrid.utils.baby_ai_bot import BabyAIBot
 
 from hgpo_gym.envs.babyai.levels import check_level, find_starts, make_start
 from hgpo_gym.envs.babyai.milestones import locked_doors, reached
-from hgpo_gym.envs.babyai.texts import Style, describe, name, write
+from hgpo_gym.envs.babyai.texts import Style, describe, name, things_by_direction, write
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.splits import SUCCESS_REWARD, Split, check_number_of_tasks, hashed, in_split
 from hgpo_gym.option_checks import AtLeastOne, Range
@@ -47,7 +47,8 @@ class BabyAIEnv(TextEnv):
             as when a box was opened.
         milestones: put into `info["milestone"]` whether the action reached a subgoal for the first time: an instruction
             of a sequence, the object to be put somewhere or the key in hand, a locked door open.
-        describe_actions: put what each admissible action acts on into `info["action_descriptions"]`.
+        describe_actions: put into `info["action_descriptions"]` what each admissible action acts on, for a turn and a
+            step what is seen in that direction, and what is carried.
         render_mode: `ansi` or None.
 
     Raises:
@@ -174,12 +175,14 @@ class BabyAIEnv(TextEnv):
     def _front(self) -> Any:
         return self._level.grid.get(*self._level.front_pos)
 
-    def _describe_action(self, action: str) -> str:
-        """Return what an action acts on: the thing ahead, or for `drop` the thing that is carried."""
-        if action.startswith("turn"):
-            return ""
-        thing = self._level.carrying if action == "drop" else self._front()
-        return "nothing" if thing is None else "wall" if thing.type == "wall" else name(thing)
+    def _descriptions(self, actions: Sequence[str]) -> tuple[str, ...]:
+        """Return for each action the thing that it acts on, or what is seen in its direction, and what is carried."""
+        carried = self._level.carrying
+        ahead = name(self._front()) if self._front() else "nothing"
+        things = {**dict.fromkeys(ACTIONS, ahead), **things_by_direction(self._level)}
+        things["drop"] = name(carried) if carried else "nothing"
+        prefix = f"carrying {name(carried)}: " if carried else ""
+        return tuple(prefix + things[action] for action in actions)
 
     def _turn(self, prefix: str = "", *, milestone: bool, terminated: bool = False, **turn_fields: Any) -> Turn:
         actions = () if terminated else self._admissible_actions()
@@ -189,7 +192,7 @@ class BabyAIEnv(TextEnv):
         if self._with_milestones:
             extras["milestone"] = milestone
         if self._with_descriptions:
-            extras["action_descriptions"] = tuple(map(self._describe_action, actions))
+            extras["action_descriptions"] = self._descriptions(actions)
         return Turn(
             prefix + write(describe(self._level), self._style),
             task=self._level.mission,

@@ -68,6 +68,26 @@ def describe(level: MiniGridEnv) -> list[str]:
     return sentences + [_sentence(name(thing), *cell) for cell, thing in things]
 
 
+def things_by_direction(level: MiniGridEnv) -> dict[str, str]:
+    """Return the things seen to the left, ahead and to the right, the nearest first, by the action towards them.
+
+    A thing is ahead if it is at least as far ahead as to the side. The cell in front comes first, also if it is empty.
+    Other walls are left out.
+    """
+    found: dict[str, list[tuple[int, str]]] = {"turn left": [], "go forward": [(1, "nothing")], "turn right": []}
+    for (column, row), thing in visible_objects(level).items():
+        sideways, ahead = column - COLUMN, ROW - row
+        if (sideways, ahead) == (0, 1) and thing:
+            found["go forward"][0] = 1, name(thing)
+        elif thing and thing.type != "wall" and (sideways or ahead):
+            action = "go forward" if ahead >= abs(sideways) else "turn left" if sideways < 0 else "turn right"
+            found[action].append((abs(sideways) + ahead, name(thing)))
+    return {
+        action: ", ".join(dict.fromkeys(thing for _, thing in sorted(things))) or "nothing"
+        for action, things in found.items()
+    }
+
+
 def write(sentences: list[str], style: Style) -> str:
     """Join sentences as BabyAI-Text does, or as BALROG does."""
     if style == "balrog":
@@ -76,7 +96,9 @@ def write(sentences: list[str], style: Style) -> str:
 
 
 def name(thing: WorldObj) -> str:
-    """Return colour and type of a thing, and before them the state of a door."""
+    """Return colour and type of a thing, and before them the state of a door; `wall` for a wall."""
+    if thing.type == "wall":
+        return "wall"
     if not isinstance(thing, Door):
         return f"{thing.color} {thing.type}"
     state = "open" if thing.is_open else "locked" if thing.is_locked else "closed"

@@ -45,7 +45,8 @@ class GymCardsEnv(TextEnv):
             where none is possible), or the best play of Blackjack.
         milestones: put into `info["milestone"]` whether the action came nearer (NumberLine), or wrote a number after
             which the value can still be reached. Blackjack has none.
-        describe_actions: put the meaning of each admissible action into `info["action_descriptions"]`.
+        describe_actions: put the meaning of each admissible action into `info["action_descriptions"]`: of a token, the
+            value of the innermost parentheses with it, and the numbers left.
         render_mode: `ansi` or None.
 
     Raises:
@@ -127,7 +128,7 @@ class GymCardsEnv(TextEnv):
         if self._milestones:
             extras["milestone"] = has_acted and self._game.is_milestone(self._place)
         if self._describes:
-            extras["action_descriptions"] = tuple(map(self._game.describe, actions))
+            extras["action_descriptions"] = tuple(self._game.describe(self._place, action) for action in actions)
         return extras
 
 

@@ -60,8 +60,8 @@ class CardGame(ABC):
         """Return the best action of a state that is not an end; an empty text if success is out of reach."""
 
     @abstractmethod
-    def describe(self, action: str) -> str:
-        """Return what an admissible action stands for."""
+    def describe(self, place: Any, action: str) -> str:
+        """Return what an admissible action of a state stands for."""
 
 
 class LinePosition(NamedTuple):
@@ -115,5 +115,5 @@ class NumberLine(CardGame):
     def expert_action(self, place: LinePosition) -> str:
         return "+" if place.number < self.target else "-"
 
-    def describe(self, action: str) -> str:
+    def describe(self, place: LinePosition, action: str) -> str:  # noqa: ARG002 - of CardGame
         return "one up" if action == "+" else "one down"

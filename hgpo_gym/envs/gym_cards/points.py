@@ -135,6 +135,13 @@ class Points(CardGame):
         written = tuple(token for token in place.tokens if token != BLANK)
         return completion(written, place.prefix, self.target, self.symbols, self.arithmetic) or ()
 
-    def describe(self, action: str) -> str:
-        names = [card for card, number in zip(self.cards, self.numbers, strict=True) if action == str(number)]
-        return " or ".join(names) or NAMES.get(action, "")
+    def describe(self, place: Formula, action: str) -> str:
+        cards = [card for card, number in zip(self.cards, self.numbers, strict=True) if action == str(number)]
+        meaning = " or ".join(cards) or NAMES.get(action, "")
+        if place.prefix is None or action == EQUALS or action not in tokens_after(place.prefix, self.symbols):
+            return meaning
+        level, left = advance(place.prefix, action).levels[-1], advance(place.prefix, action).left
+        # After `*` and `/` only the unfinished term counts, and nothing after `(`.
+        total = 0 if level.pending in ("*", "/") else level.total
+        so_far = "" if level.factor is None else f", value {total + level.factor}"
+        return f"{meaning}{so_far}, left {' '.join(map(str, left)) or 'none'}"

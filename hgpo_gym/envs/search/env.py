@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, starmap
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -31,6 +31,10 @@ _BRACKETS = re.compile(r"\s*(search|answer)\s*\[(.*)\]\s*", re.IGNORECASE | re.D
 _TAGS = re.compile(r"<(/?)(search|answer)>", re.IGNORECASE)
 _MENTIONS = re.compile(r"[^\W\d_a-z][\w'-]*(?: [^\W\d_a-z][\w'-]*)*|\d+")
 """Words in capitals, side by side, and numbers."""
+_WORDS = re.compile(r"\b[^\W\d_A-Z]+\b")
+"""Words in small letters."""
+WORDS_BEFORE, WORDS_AFTER = 4, 2
+"""Words around a name that describe it."""
 _FIRST_WORDS = frozenset(
     [
         "A",
@@ -61,11 +65,13 @@ _FIRST_WORDS = frozenset(
 
 
 class SearchState(NamedTuple):
-    """State of an episode: the passages read, the queries so far, the latest observation, and the names read."""
+    """State of an episode: the passages read, the queries so far, the latest observation and passages, and the names
+    read."""
 
     read: tuple[Passage, ...] = ()
     queries: tuple[str, ...] = ()
     observation: str = ""
+    latest: tuple[Passage, ...] = ()
     names: tuple[str, ...] = ()
     answer: str | None = None
 
@@ -95,6 +101,8 @@ class SearchEnv(TextEnv):
             known.
         milestones: put into `info["milestone"]` whether the action found a supporting passage for the first time, or
             the answer.
+        describe_actions: with `queries="suggested"`, put into `info["action_descriptions"]` where the name of each
+            action was last read: the passage's place in the latest search, and the words around the name.
         render_mode: `ansi` or None.
 
     Raises:
@@ -122,6 +130,7 @@ class SearchEnv(TextEnv):
         reward: Reward = "success",
         expert: bool = False,
         milestones: bool = False,
+        describe_actions: bool = False,
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
@@ -131,7 +140,7 @@ class SearchEnv(TextEnv):
         self.split = split
         self._topk, self._words = topk, passage_words
         self._suggests, self._by_f1 = queries == "suggested", reward == "f1"
-        self._expert, self._milestones = expert, milestones
+        self._expert, self._milestones, self._describes = expert, milestones, describe_actions
         self._retriever: Retriever
         if data is None:
             _refuse_without_data(corpus=corpus, index=index, retriever=retriever)
@@ -183,6 +192,7 @@ class SearchEnv(TextEnv):
             read=(*state.read, *(passage for passage in found if passage not in state.read)),
             queries=(*state.queries, query),
             observation="\n".join(docs)[: self.max_text_length] or "No passage has any of these words.",
+            latest=tuple(starmap(Passage, shown)),
             names=tuple(dict.fromkeys((*state.names, *names))),
         )
         retrieved = tuple(sorted(passage.title for passage in found))
@@ -202,10 +212,16 @@ class SearchEnv(TextEnv):
             extras["expert_action"] = self._expert_action()
         if self._milestones:
             extras["milestone"] = milestone
+        admissible = self._admissible()
+        if self._describes:
+            places = dict.fromkeys(_names(self._question.text), "question") | _places(self._state.latest)
+            extras["action_descriptions"] = tuple(
+                places.get(read_action(action)[1], "earlier") for action in admissible
+            )
         return Turn(
             observation=(refusal + self._state.observation)[: self.max_text_length],
             task=f"{self._question.text} {HOW_TO}",
-            admissible_actions=self._admissible(),
+            admissible_actions=admissible,
             reward=reward,
             terminated=self._state.answer is not None,
             won=won,
@@ -251,13 +267,32 @@ def read_action(text: str) -> tuple[str, str]:
 
 def _names(*texts: str) -> tuple[str, ...]:
     """Return the names and numbers in texts, each once."""
-    names = []
-    for mention in (mention for text in texts for mention in _MENTIONS.findall(text)):
-        words = mention.split()
-        while words and words[0] in _FIRST_WORDS:
-            del words[0]
-        names.append(" ".join(words))
+    names = (_without_first_words(mention) for text in texts for mention in _MENTIONS.findall(text))
     return tuple(dict.fromkeys(filter(None, names)))
+
+
+def _without_first_words(mention: str) -> str:
+    words = mention.split()
+    while words and words[0] in _FIRST_WORDS:
+        del words[0]
+    return " ".join(words)
+
+
+@lru_cache(maxsize=1 << 10)
+def _places(passages: tuple[Passage, ...]) -> dict[str, str]:
+    """Return for each name in passages the first that mentions it, and the words before and after the name there.
+
+    An example is `doc 1: was born in _ in`. Other names are left out.
+    """
+    places: dict[str, str] = {}
+    for number, (title, text) in enumerate(passages, start=1):
+        places.setdefault(title, f"doc {number}: title")
+        for sentence in text.split(". "):
+            for mention in _MENTIONS.finditer(sentence):
+                before, after = _WORDS.findall(sentence[: mention.start()]), _WORDS.findall(sentence[mention.end() :])
+                excerpt = " ".join((*before[-WORDS_BEFORE:], "_", *after[:WORDS_AFTER]))
+                places.setdefault(_without_first_words(mention[0]), f"doc {number}: {excerpt}")
+    return places
 
 
 @lru_cache(maxsize=16)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.splits import SUCCESS_REWARD, Split, hashed, in_split
-from hgpo_gym.envs.textcraft.game import Answer, Inventory, answer, list_inventory
+from hgpo_gym.envs.textcraft.game import Answer, Inventory, answer, list_inventory, made_or_got
 from hgpo_gym.envs.textcraft.generated import DEEPEST, generate_recipes
 from hgpo_gym.envs.textcraft.planner import plan
 from hgpo_gym.envs.textcraft.recipes import NAMESPACE, Recipe, RecipeBook, plain, write_craft
@@ -48,6 +48,8 @@ class TextCraftEnv(TextEnv):
         expert: put the next action of a plan from the present inventory into `info["expert_action"]`.
         milestones: put into `info["milestone"]` whether the action crafted an item that the goal may need, or one of a
             kind that it may need, for the first time.
+        describe_actions: put into `info["action_descriptions"]` of each `get` and `craft` whether the goal may need the
+            item, and how many pieces are lacking for one of the recipes that take it.
         render_mode: `ansi` or None.
 
     Raises:
@@ -70,6 +72,7 @@ class TextCraftEnv(TextEnv):
         actions: Actions = "listed",
         expert: bool = False,
         milestones: bool = False,
+        describe_actions: bool = False,
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
@@ -80,7 +83,7 @@ class TextCraftEnv(TextEnv):
         self._prefix = GENERATED if is_generated else ""
         self.split, self.texts_key = split, "" if is_generated else f"textcraft {version('textcraft')}"
         self._show_inventory, self._listed = observation == "inventory", actions == "listed"
-        self._with_expert, self._with_milestones = expert, milestones
+        self._with_expert, self._with_milestones, self._describes = expert, milestones, describe_actions
         self._commands: tuple[str, ...] | None = None
         self._inventory: Inventory = {}
         self._reached: frozenset[str] = frozenset()
@@ -152,8 +155,12 @@ class TextCraftEnv(TextEnv):
                 if self._book.can_be_got(ingredient.name)
             )
         )
-        needed = self._book.needed(self._goal) if self._with_milestones else {}
+        needed = self._book.needed(self._goal) if self._with_milestones or self._describes else {}
         self._needed = {self._goal} | {ingredient.name for recipe in needed for ingredient in recipe.ingredients}
+        # The most pieces that a recipe takes, for each item and kind.
+        self._takes: dict[str, int] = {}
+        for ingredient in (ingredient for recipe in needed for ingredient in recipe.ingredients):
+            self._takes[ingredient.name] = max(ingredient.number, self._takes.get(ingredient.name, 0))
 
     def _is_milestone(self, result: Answer) -> bool:
         names = {result.crafted, self._book.kind_of.get(result.crafted, "")} & self._needed - {""}
@@ -183,15 +190,28 @@ class TextCraftEnv(TextEnv):
         # The same item twice would need the sum of both counts, and be read as one wrong count.
         return [write_craft(recipe, names) for names in product(*choices) if len(set(names)) == len(names)]
 
+    def _describe(self, action: str) -> str:
+        item = made_or_got(action)
+        if item in ("", self._goal):
+            return "the goal" if item else ""
+        takes = max(self._takes.get(item, 0), self._takes.get(self._book.kind_of.get(item, ""), 0))
+        if not takes:
+            return "not for the goal"
+        lacking = takes - self._inventory.get(item, 0)
+        return f"for the goal, {lacking} lacking" if lacking > 0 else "for the goal, enough"
+
     def _turn(self, text: str, *, milestone: bool = False, terminated: bool = False, **turn_fields: Any) -> Turn:
         extras: dict[str, Any] = {}
         if self._with_expert:
             extras["expert_action"] = "" if terminated else next(plan(self._book, self._inventory, self._goal))
         if self._with_milestones:
             extras["milestone"] = milestone
+        admissible = self._admissible_actions() if self._listed and not terminated else ()
+        if self._describes:
+            extras["action_descriptions"] = tuple(map(self._describe, admissible))
         return Turn(
             text,
-            admissible_actions=self._admissible_actions() if self._listed and not terminated else (),
+            admissible_actions=admissible,
             terminated=terminated,
             extras=extras,
             **turn_fields,

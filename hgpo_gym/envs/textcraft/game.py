@@ -44,6 +44,12 @@ def answer(book: RecipeBook, inventory: Inventory, action: str) -> Answer:
         return Answer(str(refusal), inventory, understood=False)
 
 
+def made_or_got(action: str) -> str:
+    """Return the item that an action in the form of the listed ones makes or gets; empty for `inventory`."""
+    match = GET.match(action) or COUNTED.match(action.removeprefix("craft ").split(" using ", 1)[0])
+    return _name(match[2]) if match else ""
+
+
 def list_inventory(inventory: Inventory) -> str:
     """Return the answer to `inventory`, with its last space."""
     listed = "".join(f"[{plain(item)}] ({count}) " for item, count in inventory.items())

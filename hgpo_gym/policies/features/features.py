@@ -55,10 +55,11 @@ class Extractor:
     Args:
         wide: the number of feature ids.
         deep: the number of feature ids for the small network.
+        description_words: the most words of a description that form features.
     """
 
-    def __init__(self, wide: int, deep: int):
-        self._wide, self._deep = wide, deep
+    def __init__(self, wide: int, deep: int, description_words: int = 0):
+        self._wide, self._deep, self._description_words = wide, deep, description_words
         self._episodes = Episodes()
 
     def __call__(self, requests: Sequence[Request]) -> list[Features]:
@@ -102,7 +103,9 @@ class Extractor:
         step_context = step_context_of(request, "features policy")
         episode = self._episodes.at(step_context)
         acts = request.choices == step_context.actions
-        page = page_of(request.choices, step_context.descriptions if acts else (), episode.task)
+        page = page_of(
+            request.choices, step_context.descriptions if acts else (), episode.task, self._description_words
+        )
         standing = (
             standing_of(episode.places, step_context)
             if acts and step_context.descriptions

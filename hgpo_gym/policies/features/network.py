@@ -14,13 +14,25 @@ class Network(torch.nn.Module):
         hidden_size: the length of the vectors; 0 omits the small network.
         leaning: the first value of u, see `Features`.
         seed: of the vectors.
+        description_words: an option of the features, saved with the weights, see `Extractor`.
     """
 
-    def __init__(self, wide: int, deep: int, hidden_size: int, leaning: tuple[float, float], seed: int):
+    def __init__(
+        self,
+        wide: int,
+        deep: int,
+        hidden_size: int,
+        leaning: tuple[float, float],
+        seed: int,
+        description_words: int = 0,
+    ):
         super().__init__()
         self.weights = torch.nn.Parameter(torch.zeros(wide))
         self.leaning = torch.nn.Parameter(torch.tensor(leaning))
         self.wide, self.deep, self.hidden_size = wide, deep, hidden_size
+        self.description_words = description_words
+        if description_words:
+            self.register_buffer("description_limit", torch.tensor(description_words))
         if hidden_size:
             generator = torch.Generator().manual_seed(seed)
             self.vectors = torch.nn.Parameter(0.1 * torch.randn(deep, hidden_size, generator=generator))
@@ -44,6 +56,7 @@ class Network(torch.nn.Module):
     def from_tensors(cls, tensors: dict[str, torch.Tensor]) -> "Network":
         """Return the network with this `state_dict`."""
         deep, hidden_size = tensors["vectors"].shape if "vectors" in tensors else (1, 0)
-        network = cls(len(tensors["weights"]), deep, hidden_size, (0.0, 0.0), 0)
+        description_words = int(tensors.get("description_limit", 0))
+        network = cls(len(tensors["weights"]), deep, hidden_size, (0.0, 0.0), 0, description_words)
         network.load_state_dict(tensors)
         return network

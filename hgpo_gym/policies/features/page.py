@@ -3,13 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from hgpo_gym.policies.features.episode import NOTHING, kind_of, roles_of
 from hgpo_gym.policies.features.hashing import keys_of, mix, padded
-from hgpo_gym.policies.features.words import Task, amounts, content_of, key, read_action
+from hgpo_gym.policies.features.words import (
+    LITTLE_WORDS,
+    Task,
+    amounts,
+    content_of,
+    is_number,
+    key,
+    read_action,
+    tokens,
+)
 
 TASK_WORDS = 12
 """The most words of the task that form conjunctions, in long instructions."""
@@ -30,7 +40,7 @@ class ParsedPage:
         static: uint64[C, 5] of the classes: the frame with the roles of the arguments (kind), the frame with the words
             of the task before those that match (fine), the frame, how words and amounts match and whether others match
             better (match), and how much the task speaks of it, see `Features` (points).
-        near: uint64[C, M], features of the words themselves, 0 for none.
+        near: uint64[C, M], features of the words themselves and of the descriptions' words, 0 for none.
         choices_of: the choices with this text or name.
     """
 
@@ -76,10 +86,15 @@ class _Choice(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 13)
-def page_of(choices: tuple[str, ...], descriptions: tuple[str, ...], task: Task) -> ParsedPage:
-    """Return the parsed choices of a page."""
+def page_of(
+    choices: tuple[str, ...], descriptions: tuple[str, ...], task: Task, description_words: int = 0
+) -> ParsedPage:
+    """Return the parsed choices of a page. The first `description_words` words of a description form features."""
     descriptions = descriptions or ("",) * len(choices)
-    parsed = [_choice(choice, description, task) for choice, description in zip(choices, descriptions, strict=True)]
+    parsed = [
+        _choice(choice, description, task, description_words)
+        for choice, description in zip(choices, descriptions, strict=True)
+    ]
     best: dict[str, tuple[float, ...]] = {}
     for item in parsed:
         if item.matching:
@@ -121,7 +136,7 @@ def page_of(choices: tuple[str, ...], descriptions: tuple[str, ...], task: Task)
 
 
 @lru_cache(maxsize=1 << 16)
-def _choice(choice: str, description: str, task: Task) -> _Choice:
+def _choice(choice: str, description: str, task: Task, description_words: int) -> _Choice:
     action = read_action(choice)
     match = match_of(choice, description, task)
     befores = [next((task.before[word] for word in arg.words if word in task.content), "") for arg in action.arguments]
@@ -133,19 +148,28 @@ def _choice(choice: str, description: str, task: Task) -> _Choice:
     price = ("<" if min(prices) <= task.amount else ">") if prices and task.amount is not None else ""
     kind, fine = kind_of(action, task), " ".join((action.frame, *befores))
     words = content_of(" ".join(argument.name for argument in action.arguments))
+    described = tuple(islice((word for word in tokens(description) if word not in LITTLE_WORDS), description_words))
+    # A sign such as `+` has no frame; numbers share one. An argument that is a number has no words.
+    frame = "number" if is_number(action.frame) else action.frame or choice
+    subject = f"{frame} {len(words) > 0}"
     points = (action.frame.split(" ", 1)[0] in task.content) + sum(role != NOTHING for role in roles_of(action, task))
     return _Choice(
         names=tuple(argument.name for argument in action.arguments),
         words=words,
         match=match,
         matching=f"{kind} {'=' if match[3] else ''}" if any(value > 0 for value in match) else "",
-        alike=(kind, fine, action.frame, shares, price, points, words, bool(description)),
+        alike=(kind, fine, action.frame, shares, price, points, words, bool(description), *described),
         frame=action.frame,
         keys=(key("kind", kind), key("fine", fine), key("frame", action.frame)),
         shares=shares,
         price=price,
         points=points,
-        near=_words(action.frame, words, described=bool(description), task=task),
+        near=np.concatenate(
+            [
+                _words(action.frame, words, described=bool(description), task=task),
+                _description(subject, described, task),
+            ]
+        ),
     )
 
 
@@ -181,6 +205,16 @@ def _words(frame: str, words: tuple[str, ...], *, described: bool, task: Task) -
     if described or not 0 < len(word_keys) <= 2:
         return word_keys
     return np.concatenate([word_keys, mix(word_keys[:, None], task_keys(task)[None]).ravel()])
+
+
+def _description(subject: str, words: tuple[str, ...], task: Task) -> np.ndarray:
+    """Return features of a description's words, uint64: alone, in pairs, and with content words of the task."""
+    if not words:
+        return np.zeros(0, dtype=np.uint64)
+    word_keys = keys_of(f"about {subject}", words)
+    first, second = np.triu_indices(len(words), 1)
+    with_task = mix(word_keys[:, None], keys_of("task", tuple(task.content)[:TASK_WORDS])[None]).ravel()
+    return np.concatenate([word_keys, mix(word_keys[first], word_keys[second]), with_task])
 
 
 @lru_cache(maxsize=1 << 12)

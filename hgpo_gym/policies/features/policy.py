@@ -23,7 +23,7 @@ class FeaturesPolicy(ScoringPolicy):
 
     def __init__(self, model: Network):
         super().__init__(model)
-        self._extract = Extractor(model.wide, model.deep)
+        self._extract = Extractor(model.wide, model.deep, model.description_words)
 
     def featurize(self, requests: Sequence[Request]) -> list[Features]:
         return self._extract(requests)

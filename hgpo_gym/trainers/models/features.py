@@ -21,6 +21,7 @@ class FeaturesModel(ScoringModel):
     wide: Annotated[int, Field(ge=2)]
     deep: Annotated[int, Field(ge=2)]
     hidden_size: NonNegativeInt
+    description_words: NonNegativeInt
     novelty: float
     relevance: float
 
@@ -32,5 +33,12 @@ class FeaturesModel(ScoringModel):
 
     def new(self) -> FeaturesPolicy:
         return FeaturesPolicy(
-            Network(self.wide, self.deep, self.hidden_size, (-self.novelty, self.relevance), self.seed)
+            Network(
+                self.wide,
+                self.deep,
+                self.hidden_size,
+                (-self.novelty, self.relevance),
+                self.seed,
+                self.description_words,
+            )
         )

@@ -67,6 +67,23 @@ def test_the_bot_wins_every_kind_of_level_and_reaches_milestones():
     assert len(reached["mixed/pick_up_seq_go_to"]) == 2
 
 
+def test_descriptions_name_what_is_in_each_direction_and_what_is_carried():
+    env, *_ = begin("PutNextLocal", 0, describe_actions=True)
+    *_, info = env.step("go forward")
+    described = dict(zip(info["admissible_actions"], info["action_descriptions"], strict=True))
+    assert described == {
+        "turn left": "yellow key",
+        "go forward": "nothing, green ball, green key, purple box, purple key, yellow box",
+        "turn right": "grey ball, red box",
+        "pick up": "nothing",
+        "drop": "nothing",
+        "toggle": "nothing",
+    }
+    env.step("go forward")
+    *_, info = env.step("pick up")
+    assert {text.split(":")[0] for text in info["action_descriptions"]} == {"carrying green ball"}
+
+
 def test_the_bot_gives_up_where_a_box_was_opened():
     env, _, info = begin("GoToLocal", 0, expert=True)
     level = env._level

@@ -144,6 +144,26 @@ def test_values_are_those_of_all_trees():
         assert brute == values(numbers)
 
 
+def test_descriptions_have_the_value_so_far():
+    env = GymCardsEnv(split="all", describe_actions=True)
+    _, info = env.reset(options={"task_id": "3-3-8-8"})
+    described = []
+    for action in "8/(3-8/3)":
+        described.append(dict(zip(info["admissible_actions"], info["action_descriptions"], strict=True))[action])
+        *_, info = env.step(action)
+    assert described == [
+        "H8 or C8, value 8, left 3 3 8",
+        "divided by, value 8, left 3 3 8",
+        "open, left 3 3 8",
+        "C3 or C3, value 3, left 3 8",
+        "minus, value 3, left 3 8",
+        "H8 or C8, value -5, left 3",
+        "divided by, value -8, left 3",
+        "C3 or C3, value 1/3, left none",
+        "close, value 24, left none",
+    ]
+
+
 def test_every_admissible_walk_ends_in_a_formula():
     env = GymCardsEnv(split="all", solvable=False)
     generator, lengths = np.random.default_rng(0), set()

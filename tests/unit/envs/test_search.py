@@ -151,6 +151,20 @@ def files(folder):
     return corpus, data
 
 
+def test_suggested_actions_say_where_their_name_was_read():
+    env = SearchEnv(queries="suggested", describe_actions=True)
+    _, info = env.reset(options={"task_id": "Barelholm_Doralnick-employer"})
+    assert info["action_descriptions"] == ("question",)
+    *_, info = env.step("search[Barelholm Doralnick]")
+    described = dict(zip(info["admissible_actions"], info["action_descriptions"], strict=True))
+    assert described["answer[Pelellund Brothers]"] == "doc 1: _ employs the"
+    assert described["search[Quinodor]"] == described["answer[Quinodor]"] == "doc 1: comes from _ and was"
+    assert sum(text.endswith("title") for text in described.values()) == 5  # of searches 3, of answers 2
+    *_, info = env.step("search[Quinodor]")
+    described = dict(zip(info["admissible_actions"], info["action_descriptions"], strict=True))
+    assert described["answer[Pelellund Brothers]"] == "earlier"
+
+
 def test_f1_pays_a_part(tmp_path):
     corpus, data = files(tmp_path)
     env = SearchEnv(data=data, corpus=corpus, split="all", reward="f1")

@@ -141,6 +141,22 @@ def test_commands_have_all_that_helps_and_at_most_ten_others():
         assert len(commands) <= len(needed) + 10
 
 
+def test_descriptions_say_what_the_goal_lacks():
+    env = make(ID, recipes="generated", describe_actions=True, split="all").unwrapped
+    _, info = env.reset(options={"task_id": "gen-jade_lens"})
+
+    def described(action):
+        return dict(zip(info["admissible_actions"], info["action_descriptions"], strict=True))[action]
+
+    assert described("get 2 chalk log") == "not for the goal"
+    assert described("get 2 hazel ore") == "for the goal, 2 lacking"
+    *_, info = env.step("get 2 hazel ore")
+    assert described("get 2 hazel ore") == "for the goal, enough"
+    for action in ("get 2 glass reed", "get 1 jade reed"):
+        *_, info = env.step(action)
+    assert described("craft 2 glass cord using 2 hazel ore, 2 glass reed, 1 jade reed") == "for the goal, 1 lacking"
+
+
 def test_what_is_not_listed_is_refused_and_changes_nothing():
     env = make(ID, recipes="generated", depth=2, observation="inventory").unwrapped
     text, info = env.reset(seed=0)

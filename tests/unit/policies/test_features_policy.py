@@ -172,6 +172,18 @@ def test_descriptions_and_amounts_are_among_the_features():
     assert features(SHOPPING[1]) != features(cheaper[1])
 
 
+def test_words_of_descriptions_are_features_where_they_are_asked_for(tmp_path):
+    """Two actions that differ by a description that has no word of the task."""
+    choices, descriptions = ("go left", "go right"), ("red door", "blue wall")
+    request = ask(StepContext("Find the way.", "...", choices, descriptions))
+    policy = FeaturesPolicy(Network(1 << 18, 1 << 10, 4, (0.0, 0.0), seed=0, description_words=2))
+    policy.save(tmp_path)
+    for words, kept in ((0, Extractor(1 << 18, 1 << 10)), (2, FeaturesPolicy.load(tmp_path).featurize)):
+        swapped = replace(request, step_context=replace(request.step_context, descriptions=("red wall", "blue door")))
+        first, second = ({*kept([one])[0].wide.ravel().tolist()} for one in (request, swapped))
+        assert (first != second) == (words > 0)
+
+
 def test_what_was_never_trained_is_uniform():
     policy = FeaturesPolicy(Network(1 << 12, 1 << 10, 4, (0.0, 0.0), seed=0))
     responses = policy.generate([ask(CLEANING[0], seed) for seed in range(2000)], Sampling())
