@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # What is not imported need not be compiled either: that takes longer than all else of an installation.
 PIP_INSTALL := pip install --quiet --no-compile
 
-.PHONY: demo test test-all test-rest test-openenv test-pretrained test-verifiers test-verl test-vllm check docs dist install parity benchmark clean
+.PHONY: demo test test-all test-rest test-openenv test-pretrained test-verifiers test-verl test-verl-all test-vllm check docs dist install parity benchmark clean
 
 # Installed once; again whenever the requirements change. Torch comes first, and exactly, so that pip takes a CPU build
 # that it is pointed to (a wheel at hand, an index of CPU builds) rather than the newest one with its CUDA packages.
@@ -68,7 +68,11 @@ test-vllm: .venv-vllm/installed
 	.venv-vllm/bin/python -m pytest tests/vllm
 
 test-verl: .venv-verl/installed
-	.venv-verl/bin/python -m pytest -p no:xdist -m "not slow" tests/verl
+	.venv-verl/bin/python -m pytest -p no:xdist --durations=10 -m "not slow" tests/verl
+
+# Also with processes that only generate.
+test-verl-all: .venv-verl/installed
+	.venv-verl/bin/python -m pytest -p no:xdist tests/verl
 
 # With real weights, 98 MB from the package registry.
 test-pretrained: .venv-pretrained/installed

@@ -66,7 +66,7 @@ def measure_tasks(
     if measure == "expert_length":
         env = make_expert_env()
         try:
-            return _expert_lengths(sampler, env, max_retries, max_failed)
+            return expert_lengths(sampler, env, max_retries, max_failed)
         finally:
             env.close()
     raise ValueError(unknown_name(f"measure of {sampler.described}", str(measure), MEASURES))
@@ -94,7 +94,8 @@ def _win_rates(sampler: Sampler, play: Play, num_tasks: int, group_size: int, ma
     )
 
 
-def _expert_lengths(sampler: Sampler, env: ContextWrapper, max_retries: int, max_failed: float) -> TaskMeasures:
+def expert_lengths(sampler: Sampler, env: ContextWrapper, max_retries: int, max_failed: float) -> TaskMeasures:
+    """Return the number of steps of the environment's expert in every task; `measure_tasks` has the arguments."""
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     lengths: dict[str, float | None] = dict.fromkeys(sampler.task_ids)
     failures: list[FailedEpisode] = []

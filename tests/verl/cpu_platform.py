@@ -21,6 +21,8 @@ from verl.plugin.platform.platform_manager import PlatformRegistry, set_platform
 
 # If verl 0.9.1 finds a trl, it imports its value heads, which trl 1.16 no longer has.
 sys.modules.setdefault("trl", None)  # type: ignore[arg-type]
+# peft imports it where it is installed, and with it torch's compiler: a second for each of ten processes.
+sys.modules.setdefault("bitsandbytes", None)  # type: ignore[arg-type]
 
 DEVICE = torch.device("cpu")
 

@@ -27,8 +27,8 @@ ON_CPUS = [
     *("++ray_kwargs.ray_init.num_gpus=2", "ray_kwargs.ray_init.num_cpus=16"),
     *("++ray_kwargs.ray_init.include_dashboard=false", "++ray_kwargs.ray_init.object_store_memory=200000000"),
     # Each process takes half a gigabyte and ten seconds to start.
-    *("transfer_queue.backend.SimpleStorage.num_data_storage_units=1", "reward.num_workers=1"),
-    *("actor_rollout_ref.rollout.agent.num_workers=1", "actor_rollout_ref.rollout.name=tiny"),
+    *("transfer_queue.backend.SimpleStorage.num_data_storage_units=1", "actor_rollout_ref.rollout.agent.num_workers=1"),
+    "actor_rollout_ref.rollout.name=tiny",
     # verl's defaults need flash-attention, and compile.
     *(
         "++actor_rollout_ref.model.override_config.attn_implementation=sdpa",

@@ -17,14 +17,16 @@ from hgpo_gym.adapters.verl.agent_loop import EpisodeLoop
 from hgpo_gym.adapters.verl.dataset import TaskDataset
 from hgpo_gym.adapters.verl.episode import EpisodeFailedError
 from hgpo_gym.adapters.verl.metrics import episode_metrics, outcomes_of, validation_metrics
+from hgpo_gym.adapters.verl.record import Row, with_similarity
 from hgpo_gym.adapters.verl.steps import OPTIONAL_FIELDS
-from hgpo_gym.envs import make_vec
+from hgpo_gym.envs import make, make_vec
 from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.policies import Sampling
 from hgpo_gym.policies.language_model import LanguageModelPolicy
 from hgpo_gym.randomness import RandomStream
 from hgpo_gym.rollouts.collect import collect
 from hgpo_gym.rollouts.samplers.base import tasks_in_order
+from hgpo_gym.trainers.settings import MemorySettings
 from tests.support import ROOT
 from tests.support.breaking import BREAKING
 from tests.support.chat_models import chat_model
@@ -101,16 +103,19 @@ def rows_of(config, files="maze:train*1"):
     return TaskDataset(files, config=config.data)
 
 
+@pytest.mark.parametrize("similarity", [None, 0.7])
 @pytest.mark.promise("verl's agent loop plays the episodes of our own trainer: tasks, chance, tokens, steps.")
-def test_the_episodes_are_those_of_our_own_collector(model):
-    config, (network, tokenizer) = config_of(), model
+def test_the_episodes_are_those_of_our_own_collector(model, similarity):
+    memory = {"window": 2, "history_length": 2, "key": "observation", "similarity": similarity}
+    config, (network, tokenizer) = config_of(memory=memory, texts=similarity is not None), model
     dataset = rows_of(config)
     iteration = 1
     rows = [dataset[iteration * GROUPS + group] for group in range(GROUPS)]
     played = [play(model, config, row, MEMBERS)[0] for row in rows]
 
     options = {name: value for name, value in MAZE.items() if name != "id"}
-    env = ContextWrapper(make_vec(MAZE["id"], num_tasks=GROUPS, group_size=MEMBERS, split="train", **options), "brief")
+    vector = make_vec(MAZE["id"], num_tasks=GROUPS, group_size=MEMBERS, split="train", **options)
+    env = ContextWrapper(vector, "brief", similarity=similarity)
     tasks = tasks_in_order(env.unwrapped.task_ids, 3, iteration, GROUPS)
     assert [row["task_id"] for row in rows] == tasks
     policy = LanguageModelPolicy(network, tokenizer, max_prompt_tokens=LONGEST_PROMPT)
@@ -131,10 +136,13 @@ def test_the_episodes_are_those_of_our_own_collector(model):
         [{**step, "trajectory": f"{group}{step['trajectory']}"} for step in of_row]
         for (group, _), of_row in zip(outputs, steps, strict=True)
     ]
-    batch = batch_of_rows(steps, [str(group) for group, _ in outputs], range(len(outputs)))
+    rows = [Row(str(group), {"steps": of_row}, (), ()) for (group, _), of_row in zip(outputs, steps, strict=True)]
+    rows = with_similarity(rows, MemorySettings(**memory))
+    batch = batch_of_rows([row.fields["steps"] for row in rows], [row.uid for row in rows], range(len(rows)))
     order = rollout.batch.in_order
     assert len(batch) == len(order) > GROUPS * MEMBERS
-    assert len(np.unique(batch.context_keys[:, 0])) > 1
+    distinct = len(np.unique(batch.context_keys[:, 0]))
+    assert distinct > 1 if similarity is None else distinct < len({step[0]["context_keys"][0] for step in steps})
     for name in ("group", "trajectory", "step", "reward", "penalty", "context_keys", "action", "success", "final_keys"):
         np.testing.assert_array_equal(getattr(batch, name), getattr(rollout.batch, name)[order], err_msg=name)
     for name in ("agent", "truncated"):
@@ -196,6 +204,30 @@ def test_an_environment_that_fails_once_plays_on(model, tmp_path):
     maze = {**MAZE, "id": BREAKING, "folder": str(tmp_path), "once": True}
     (outputs,), _ = play(model, config_of(maze), rows_of(config_of(maze))[0], 1)
     assert [output.extra_fields["steps"][0]["step"] for output in outputs] == [0, 1, 2, 3]
+
+
+def test_a_sampler_by_stages_orders_the_tasks():
+    """Those of the first iterations are the ones that the expert solves within 8 steps."""
+    household = {"id": "hgpo_gym/ALFWorld-v0", "max_episode_steps": 20}
+    sampler = {"name": "stages", "stages": [[8, 3], [None, None]]}
+    config = config_of(household, sampler=sampler, iterations=5, train_tasks=16)
+    dataset = rows_of(config, "maze:generated*1")
+    assert len(dataset) == 5 * GROUPS
+
+    def expert_length(task_id):
+        env = make(household["id"], split="generated", max_episode_steps=20, expert=True)
+        _, info = env.reset(seed=0, options={"task_id": task_id})
+        over, steps = False, 0
+        while not over:
+            *_, terminated, truncated, info = env.step(info["expert_action"])
+            over, steps = terminated or truncated, steps + 1
+        return steps
+
+    lengths = [expert_length(dataset[index]["task_id"]) for index in range(5 * GROUPS)]
+    assert max(lengths[: 3 * GROUPS]) <= 8 < max(lengths)
+    OmegaConf.update(config, "data.hgpo_gym.envs.long", MAZE, force_add=True)
+    with pytest.raises(ValueError, match=r"sampler=stages chooses from one source, and data\.train_files has 2"):
+        rows_of(config, ["maze:generated*1", "long:train*2"])
 
 
 def test_several_environments_by_weight():

@@ -1,4 +1,4 @@
-"""`hgpo-gym verl` on two CPU processes with two servers: a training, and one that goes on from it and is stopped.
+"""`hgpo-gym verl` on two CPU processes with two servers: a training that is stopped, and goes on.
 
 Half of the task groups are mazes, half ALFWorld's generated games.
 Nothing of verl is left out. `cpu_platform` has what it lacks without an accelerator, `tiny_rollout` the servers.
@@ -7,20 +7,21 @@ Nothing of verl is left out. `cpu_platform` has what it lacks without an acceler
 import json
 import signal
 import subprocess
-import sys
 import time
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
 import transformers
 
-from hgpo_gym.advantages import estimate
+from hgpo_gym.advantages import cluster_observations, estimate
 from hgpo_gym.cli.main import main
 from tests.verl.cpu_run import MAZE, RecordedStep, cpu_command
 from tests.verl.maze_model import save_maze_model
 
-PRICE = 0.5
+PRICE, SIMILARITY = 0.5, 0.7
 TWO_ENVIRONMENTS = [
     "trainer.v1.trainer_mode=recorded_colocate_async",
     "++data.hgpo_gym.envs.alfworld={id: hgpo_gym/ALFWorld-v0, max_episode_steps: 8}",
@@ -31,7 +32,8 @@ TWO_ENVIRONMENTS = [
 def command(folder, *settings, verls=TWO_ENVIRONMENTS):
     """The command and its environment."""
     ours = [f"model.path={folder / 'model'}", f"run_dir={folder / 'run'}", f"shaping.costs={{leave: {PRICE}}}"]
-    return cpu_command([*MAZE, "shaping=cost", *ours, *settings], verls, folder / "recorded")
+    ours += ["shaping=cost", f"memory.similarity={SIMILARITY}"]
+    return cpu_command([*MAZE, *ours, *settings], verls, folder / "recorded")
 
 
 def train(folder, *settings, **more):
@@ -42,13 +44,33 @@ def train(folder, *settings, **more):
     assert done.returncode == 0, (folder / "log").read_text()[-4000:]
 
 
+class Training(NamedTuple):
+    """A training that was stopped and continued by one iteration, and the number of iterations before."""
+
+    folder: Path
+    stopped: int
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Return the folder of a training of two iterations."""
+def training(tmp_path_factory):
     folder = tmp_path_factory.mktemp("verl")
-    save_maze_model(folder / "model")
-    train(folder, "trainer.iterations=2")
-    return folder
+    save_maze_model(folder / "model", steps=100)
+    arguments, environment = command(folder, "trainer.iterations=1000")
+    with (folder / "stopped").open("w") as log:
+        running = subprocess.Popen(arguments, env=environment, stdout=log, stderr=log)
+        while not metrics(folder) and running.poll() is None:
+            time.sleep(0.5)
+        running.send_signal(signal.SIGTERM)
+        status = running.wait()
+    output, before = (folder / "stopped").read_text(), metrics(folder)
+    assert status == 130, output[-4000:]
+    stopped = before[-1]["iteration"]
+    assert f"Stopped after step {stopped}" in output
+    newest = (folder / "run" / "checkpoints" / "latest_checkpointed_iteration.txt").read_text()
+    assert int(newest) == stopped
+    train(folder, f"trainer.iterations={stopped + 1}", "resume=auto")
+    assert metrics(folder)[:-1] == before
+    return Training(folder, stopped)
 
 
 def metrics(folder):
@@ -59,10 +81,12 @@ def metrics(folder):
 def check_recorded(folder, iterations):
     """Compare what every iteration trained on with `estimate`. Returns the environments of all of them: groups come in
     the order in which they end, so that one iteration may have a single environment."""
-    environments = set()
+    environments, merges = set(), 0
     for step in range(1, iterations + 1):
         kept = RecordedStep.read(folder / "recorded" / f"{step}.json", shaped)
-        batch, real = kept.batch, kept.rows
+        assert kept.batch.texts
+        batch, real = cluster_observations(kept.batch, kept.batch.texts, SIMILARITY), kept.rows
+        merges += len(np.unique(batch.context_keys)) < len(np.unique(kept.batch.context_keys))
         assert len(np.unique(batch.trajectory)) == 16
         values = estimate("hgpo", batch, gamma=0.95)
         assert kept.largest_difference(values) < 1e-6
@@ -74,10 +98,13 @@ def check_recorded(folder, iterations):
             assert all(kept.fields["response_mask"][row])
             # PPO's ratio is to the server's log-probabilities, as in this package.
             assert kept.fields["old_log_probs"][row] == kept.fields["rollout_log_probs"][row]
-        if step == 1:  # the ratio is 1: the loss is minus the mean advantage of a token
+        of_weights = {kept.fields["extra_fields"][row]["min_global_steps"] for row in real}
+        assert step > 1 or of_weights == {0}
+        if of_weights == {step - 1}:  # the ratio is 1: the loss is minus the mean advantage of a token
             tokens = [len(kept.fields["responses"][row]) for row in real]
             loss = kept.fields["metrics"]["actor/pg_loss"]
             assert loss == pytest.approx(-np.average(values, weights=tokens), abs=1e-4)
+    assert merges
     return environments
 
 
@@ -86,16 +113,14 @@ def shaped(step, text):
     return {**step, "reward": step["reward"] - PRICE * (text["action"] == "leave")}
 
 
-@pytest.mark.timeout(1200)
 @pytest.mark.promise("What verl trains on has the advantages of `estimate`, and its loss.")
-def test_advantages_and_loss(folder):
-    assert check_recorded(folder, 2) == {"signpost_maze_train", "alfworld_generated"}
+def test_advantages_and_loss(training):
+    assert check_recorded(training.folder, training.stopped + 1) == {"signpost_maze_train", "alfworld_generated"}
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_processes_that_only_generate(folder, tmp_path):
-    (tmp_path / "model").symlink_to(folder / "model")
+def test_processes_that_only_generate(tmp_path):
+    save_maze_model(tmp_path / "model")
     separate = ["trainer.v1.trainer_mode=recorded_separate_async"]
     separate += ["actor_rollout_ref.rollout.checkpoint_engine.backend=file"]
     train(tmp_path, "trainer.iterations=2", "mode=separate_async", "rollout_gpus=1", verls=separate)
@@ -103,53 +128,32 @@ def test_processes_that_only_generate(folder, tmp_path):
     assert len(metrics(tmp_path)) == 2
 
 
-@pytest.mark.timeout(1200)
-def test_the_run_directory_is_that_of_a_run(folder):
-    lines = metrics(folder)
-    assert [line["iteration"] for line in lines] == [1, 2]
+def test_the_run_directory_is_that_of_a_run(training, capsys):
+    lines, last, run = metrics(training.folder), training.stopped + 1, training.folder / "run"
+    assert [line["iteration"] for line in lines] == list(range(1, last + 1))
     assert all(line["episodes"] == 16 and line["optimizer_steps"] == 1 for line in lines)
-    (run,) = {folder / "run"}
     for arguments, expected in (
-        (["health", run], "2 of 2 iterations"),
-        (["report", run, "--out", folder / "report"], "Report:"),
+        (["health", run], f"{last} of {last} iterations"),
+        (["report", run, "--out", training.folder / "report"], "Report:"),
         (["inspect", run, "--iteration", "2"], "episodes won"),
     ):
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", "hgpo_gym", *map(str, arguments)], capture_output=True, text=True
-        )
-        assert expected in done.stdout, done.stderr
+        main([str(argument) for argument in arguments])
+        assert expected in capsys.readouterr().out
     evaluations = json.loads((run / "summary.json").read_text())["evaluations"]
-    assert [(each["iteration"], each["tasks"], each["episodes"]) for each in evaluations] == [(0, 2, 4), (2, 2, 4)]
+    evaluated = [*range(0, last, 2), last]  # none of them twice, before and after the stop
+    assert [(each["iteration"], each["tasks"], each["episodes"]) for each in evaluations] == [
+        (iteration, 2, 4) for iteration in evaluated
+    ]
 
 
-@pytest.mark.timeout(1200)
-def test_export(folder):
-    path = folder / "exported"
-    main(["export", str(folder / "run"), "--to", str(path)])
-    assert "2 iterations" in (path / "README.md").read_text()
+def test_export(training):
+    path = training.folder / "exported"
+    main(["export", str(training.folder / "run"), "--to", str(path)])
+    assert f"{training.stopped + 1} iterations" in (path / "README.md").read_text()
     trained, before = (
-        transformers.AutoModelForCausalLM.from_pretrained(where).state_dict() for where in (path, folder / "model")
+        transformers.AutoModelForCausalLM.from_pretrained(where).state_dict()
+        for where in (path, training.folder / "model")
     )
     assert trained.keys() == before.keys()
     assert any(not torch.equal(trained[name], before[name]) for name in trained)
     assert transformers.AutoTokenizer.from_pretrained(path).chat_template
-
-
-@pytest.mark.timeout(1200)
-def test_goes_on_from_a_checkpoint_and_stops_with_one(folder):
-    before = metrics(folder)
-    arguments, environment = command(folder, "trainer.iterations=1000", "resume=auto")
-    with (folder / "resumed").open("w") as log:
-        running = subprocess.Popen(arguments, env=environment, stdout=log, stderr=log)
-        while len(metrics(folder)) < 3 and running.poll() is None:
-            time.sleep(0.5)
-        running.send_signal(signal.SIGTERM)
-        status = running.wait()
-    output = (folder / "resumed").read_text()
-    assert status == 130, output[-4000:]
-    after = metrics(folder)
-    assert after[:2] == before
-    last = after[-1]["iteration"]
-    assert f"Stopped after step {last}" in output
-    newest = (folder / "run" / "checkpoints" / "latest_checkpointed_iteration.txt").read_text()
-    assert int(newest) == last >= 3

@@ -81,17 +81,6 @@ def config(**settings):
     return AlgoConfig(**{"gamma": 0.95, **settings})
 
 
-def test_verl_finds_them_by_itself():
-    """Nothing of ours is imported: verl's plugins are found by their entry points."""
-    code = (
-        "from verl.trainer.ppo.core_algos import get_adv_estimator_fn as find\n"
-        "from verl.trainer.ppo.v1 import get_trainer_cls\n"
-        "print(find('hgpo').args, find('gigpo').args, get_trainer_cls('steps_sync').__name__)"
-    )
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip().endswith("('hgpo',) ('gigpo',) StepsSync")
-
-
 def test_verls_own_estimators_stay():
     assert get_adv_estimator_fn("grpo").__module__ == "verl.trainer.ppo.core_algos"
     in_verl = dict(zip(ESTIMATORS, register_estimators(), strict=True))
@@ -279,10 +268,18 @@ def test_what_is_missing_is_named():
         advantages(data, steps, "hgpo", config())
 
 
-def test_the_example_runs():
+def test_verl_finds_them_by_itself_and_the_example_runs():
+    """At first nothing of ours is imported: verl's plugins are found by their entry points."""
     script = ROOT / "examples" / "verl_advantages.py"
-    done = subprocess.run([sys.executable, "-W", "ignore", script], capture_output=True, text=True, check=False)
+    code = (
+        "from verl.trainer.ppo.core_algos import get_adv_estimator_fn as find\n"
+        "from verl.trainer.ppo.v1 import get_trainer_cls\n"
+        "print(find('hgpo').args, find('gigpo').args, get_trainer_cls('steps_sync').__name__)\n"
+        f"import runpy, sys\nsys.argv = ['']\nrunpy.run_path({str(script)!r}, run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert "('hgpo',) ('gigpo',) StepsSync" in done.stdout
     apart = float(done.stdout.split(" apart.")[0].split()[-1])
     assert apart < 1e-5
     assert "update 3: loss" in done.stdout

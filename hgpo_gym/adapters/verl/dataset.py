@@ -8,7 +8,10 @@ from omegaconf import DictConfig
 from torch.utils.data import Dataset
 
 from hgpo_gym.adapters.verl.loop_settings import LoopSettings, Source
+from hgpo_gym.adapters.verl.task_order import find_sampler, tasks_of_training
 from hgpo_gym.envs.registration import make
+from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.rollouts.samplers.base import spread, tasks_in_order
 
 
@@ -16,8 +19,8 @@ class TaskDataset(Dataset):
     """Rows with a task each.
 
     Sources with a weight (`alfworld:train*1`) are for training: the rows are the tasks of all iterations in a row, in
-    the order in which this package's own trainer plays them at the same seed. So verl must not shuffle them
-    (`data.shuffle=false`). Sources without a weight are for validation: every task once, in the order of its split.
+    the order in which this package's own trainer plays them at the same seed and sampler. So verl must not shuffle
+    them (`data.shuffle=false`). Sources without a weight are for validation: every task once, in its split's order.
 
     Args:
         data_files: the sources, see `Source`; all of them with a weight or none.
@@ -57,10 +60,8 @@ class TaskDataset(Dataset):
                 raise ValueError(
                     "data.shuffle=true: sources with a weight have their own order; set data.shuffle=false."
                 )
-            count = self._settings.iterations * self._groups
-            self._rows = list(
-                _in_order(self.sources, [list(ids.values()) for ids in tasks], self._settings.seed, count)
-            )
+            order = _by_sampler if len(self.sources) == 1 else _in_order
+            self._rows = list(order(self.sources, [list(ids.values()) for ids in tasks], self._settings, self._groups))
         else:
             self._groups = 0
             self._rows = [
@@ -101,15 +102,39 @@ def _task_ids(source: Source, settings: LoopSettings) -> dict[int, str]:
         env.close()
 
 
-def _in_order(
-    sources: Sequence[Source], tasks: Sequence[Sequence[str]], seed: int, count: int
+def _by_sampler(
+    sources: Sequence[Source], tasks: Sequence[Sequence[str]], settings: LoopSettings, groups: int
 ) -> Iterator[tuple[Source, str, int]]:
-    """Yield `count` tasks. At each position comes the source that is furthest behind its share."""
+    """Yield the tasks of all iterations from the only source."""
+    (source,), (task_ids,) = sources, tasks
+
+    def make_expert_env() -> ContextWrapper:
+        options = source.options(settings)
+        vector = TextVectorEnv(
+            options.pop("id"), min(groups, len(task_ids)), 1, contain_failures=True, expert=True, **options
+        )
+        return ContextWrapper(vector, settings.prompt, memory=settings.memory.make)
+
+    sampler = find_sampler(settings.sampler, task_ids, settings.seed)
+    order = tasks_of_training(sampler, make_expert_env, groups, settings.iterations or 0, settings.max_retries)
+    for position, task_id in enumerate(order):
+        yield source, task_id, position
+
+
+def _in_order(
+    sources: Sequence[Source], tasks: Sequence[Sequence[str]], settings: LoopSettings, groups: int
+) -> Iterator[tuple[Source, str, int]]:
+    """Yield the tasks of all iterations. At each position comes the source that is furthest behind its share."""
+    if settings.sampler.name != "in_order":
+        raise ValueError(
+            f"data.hgpo_gym.sampler={settings.sampler.name} chooses from one source, and data.train_files has "
+            f"{len(sources)}: set sampler=in_order."
+        )
     weights = [source.weight or 0.0 for source in sources]
     drawn = [0] * len(sources)
-    for position in range(count):
+    for position in range((settings.iterations or 0) * groups):
         behind = [weight / sum(weights) * (position + 1) - done for weight, done in zip(weights, drawn, strict=True)]
         index = behind.index(max(behind))
-        (task_id,) = tasks_in_order(tasks[index], seed, drawn[index], 1)
+        (task_id,) = tasks_in_order(tasks[index], settings.seed, drawn[index], 1)
         drawn[index] += 1
         yield sources[index], task_id, position

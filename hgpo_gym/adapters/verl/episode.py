@@ -8,6 +8,8 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from hgpo_gym.adapters.verl.loop_settings import LoopSettings, Source
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.sub_envs import EpisodeStart, LocalSubEnvs, StepResult
@@ -145,7 +147,18 @@ def describe_rows(name: str, plan: EpisodePlan, player: Player, settings: LoopSe
     if settings.rewards:
         rewards = rewards_of(outcome, plan.source.step_limit(settings))
         of_the_episode[REWARD_VECTOR] = [rewards[reward] for reward in settings.rewards]
-    return [_described(name, row, settings) | of_the_episode for row in player.rows]
+    rows = [_described(name, row, settings) | of_the_episode for row in player.rows]
+    if settings.texts:
+        for row, described in zip(player.rows, rows, strict=True):
+            described["texts"] = _texts(player, player.keys_of_turn[row.turn])
+        rows[-1]["texts"] += _texts(player, player.final_keys)
+    return rows
+
+
+def _texts(player: Player, keys: np.ndarray) -> list[tuple[int, str]]:
+    """Return the key of level 0 with its text, if it is a state's alone: a team's keys depend on messages too."""
+    key = int(keys[0])
+    return [(key, player.states[key])] if key in player.states else []
 
 
 def _described(name: str, row: StepRecord, settings: LoopSettings) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from hgpo_gym.advantages.columns import COLUMNS, is_over_the_batch
 from hgpo_gym.rollouts.recording import ENTROPY, OF_A_STEP, REWARD_VECTOR
 from hgpo_gym.trainers.update.objectives import OBJECTIVES
 
-SUPPLIED = ("action", "success", "final_keys", "agent", "truncated", ENTROPY, REWARD_VECTOR)
+SUPPLIED = ("action", "success", "final_keys", "agent", "truncated", "texts", ENTROPY, REWARD_VECTOR)
 """Columns that the agent loop or the trainer always supplies, or as the settings ask."""
 
 COLUMN_OF = {"clip_cov": "selected", "hapo": "entropy_scale", "hispo": "behaviour", "kl_cov": "selected"}

@@ -30,9 +30,11 @@ class LoopSettings(SettingsSection):
         memory: history in prompts, and context keys.
         prompt: a template of this package by name, or the fields of one.
         team: the roles that respond, and their options.
+        sampler: the choice of training tasks, and its options; with several sources of tasks `in_order`.
         invalid_action_penalty: subtracted from the return of a step whose action was not valid.
         record: numbers in the environment's info to record at every step, such as `milestone`.
         shaping: the rewards that credit assignment sees, and its options.
+        texts: record the text of each state, for `memory.similarity` and for estimators that compare texts.
         rewards: the rewards in the column `reward_vector`; empty for none.
         max_retries: how often an episode is played again if its environment fails.
         max_failed: the largest share of a split's episodes that may fail in a validation.
@@ -50,9 +52,11 @@ class LoopSettings(SettingsSection):
     memory: MemorySettings = MemorySettings.model_validate({"window": 2, "history_length": 2, "key": "observation"})
     prompt: Annotated[PromptTemplate, BeforeValidator(_prompt)] = PromptTemplate.named("instruct")
     team: ChoiceSetting = Field(default_factory=lambda: Choice("solo"))
+    sampler: ChoiceSetting = Field(default_factory=lambda: Choice("in_order"))
     invalid_action_penalty: NonNegativeFloat = 0.0
     record: list[str] = Field(default_factory=list)
     shaping: ChoiceSetting = Field(default_factory=lambda: Choice("none"))
+    texts: bool = False
     rewards: list[Annotated[str, AfterValidator(one_of(REWARDS))]] = Field(default_factory=list)
     max_retries: NonNegativeInt = 2
     max_failed: Annotated[float, Field(ge=0, le=1)] = 0.25

@@ -10,6 +10,7 @@ import numpy as np
 
 from hgpo_gym.adapters.verl.launch import TASKS_FILE
 from hgpo_gym.adapters.verl.steps import batch_of_rows
+from hgpo_gym.advantages import cluster_observations
 from hgpo_gym.files import write_whole
 from hgpo_gym.policies.base import TokenRecord
 from hgpo_gym.registry import Choice
@@ -20,6 +21,7 @@ from hgpo_gym.rollouts.rollout import EpisodeOutcome, Rollout, StepText
 from hgpo_gym.rollouts.shaping import shape
 from hgpo_gym.runs.directory import RunDirectory, read_config, read_metrics
 from hgpo_gym.runs.run_files import read_json
+from hgpo_gym.trainers.settings import MemorySettings
 
 NAMES = {
     "loss": "actor/pg_loss",
@@ -102,6 +104,22 @@ def with_shaping(rows: Sequence[Row], choice: Choice, decode: Callable[[Sequence
     ]
 
 
+def with_similarity(rows: Sequence[Row], memory: MemorySettings) -> list[Row]:
+    """Return the rows with one context key for similar observations of a task group, by `memory.similarity`."""
+    if memory.similarity is None:
+        return list(rows)
+    steps = [row.fields["steps"] for row in rows]
+    batch = batch_of_rows(steps, [row.uid for row in rows], range(len(rows)))
+    merged = cluster_observations(batch, batch.texts or {}, memory.similarity, key=memory.make().key)
+    assert merged.final_keys is not None
+    keys = zip(merged.context_keys.tolist(), merged.final_keys.tolist(), strict=True)
+    changed = [
+        [{**step, "context_keys": seen, "final_keys": final} for step, (seen, final) in zip(of_row, keys, strict=False)]
+        for of_row in steps
+    ]
+    return [row._replace(fields={**row.fields, "steps": new}) for row, new in zip(rows, changed, strict=True)]
+
+
 class RunRecord:
     """Writes metrics.jsonl, summary.json and rollouts/ of a run directory.
 
@@ -123,6 +141,10 @@ class RunRecord:
         if self._evaluations_file.exists():
             before = read_json(self._evaluations_file)["evaluations"]
             self._evaluations = [evaluation for evaluation in before if evaluation["iteration"] <= iteration]
+
+    def is_evaluated(self, iteration: int) -> bool:
+        """Return whether the evaluation after this iteration is kept."""
+        return any(evaluation["iteration"] == iteration for evaluation in self._evaluations)
 
     def iteration(
         self,

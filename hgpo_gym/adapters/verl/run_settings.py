@@ -1,6 +1,6 @@
 """The settings of a run as settings of verl 0.9.1. This module needs no verl."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,11 +9,13 @@ from pydantic import Field, PositiveInt
 
 from hgpo_gym.adapters.verl.limits import COLUMN_OF, check_estimator, check_objective
 from hgpo_gym.adapters.verl.loop_settings import LoopSettings
+from hgpo_gym.adapters.verl.task_order import find_sampler
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.envs.registration import make
 from hgpo_gym.rollouts.recording import ENTROPY, REWARD_VECTOR
 from hgpo_gym.section import SettingsSection
 from hgpo_gym.trainers.columns import recorded_columns
+from hgpo_gym.trainers.learners.validate import check_keys
 from hgpo_gym.trainers.models.language_model_settings import LanguageModelSettings
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.objectives import preferred_aggregation
@@ -118,15 +120,6 @@ def _check(run: RunSettings) -> None:
     trainer, model, engine = run.trainer, run.model, run.engine.options
     problems = {
         f"learner={run.learner.name}": (run.learner.name != "policy_gradient", "verl learns by policy gradients"),
-        f"sampler={run.sampler.name}": (
-            run.sampler.name != "in_order",
-            "verl draws the tasks: set sampler=in_order; -- algorithm.filter_groups.enable=true is verl's dynamic "
-            "sampling",
-        ),
-        f"memory.similarity={run.memory.similarity}": (
-            run.memory.similarity is not None,
-            "verl's rows carry context keys without the texts to compare: set memory.similarity=null",
-        ),
         f"engine={run.engine.name}": (run.engine.name != "vllm", "verl generates by vLLM or SGLang: set engine=vllm"),
         "engine.constrain=admissible": (
             engine.get("constrain") == "admissible",
@@ -159,6 +152,17 @@ def _check(run: RunSettings) -> None:
     for setting, (wrong, remedy) in problems.items():
         if wrong:
             raise ValueError(f"{setting} is not possible in verl: {remedy}.")
+    check_keys(run)
+    if run.sampler.name != "in_order":
+        find_sampler(run.sampler, _task_ids(run), run.seed)
+
+
+def _task_ids(run: RunSettings) -> Sequence[str]:
+    env = make(run.env.id, **run.env.options)
+    try:
+        return env.unwrapped.task_ids  # type: ignore[attr-defined]
+    finally:
+        env.close()
 
 
 def _check_scale(scale: Scale) -> None:
@@ -194,9 +198,11 @@ def _data(run: RunSettings, needed: Mapping[str, str]) -> dict[str, Any]:
         "memory": run.memory.model_dump(),
         "prompt": asdict(run.prompt),
         "team": {"name": run.team.name, **run.team.options},
+        "sampler": {"name": run.sampler.name, **run.sampler.options},
         "invalid_action_penalty": run.trainer.invalid_action_penalty,
         "record": [name for name in recorded_columns(run.algo, run.shaping, run.rollout.record) if name != ENTROPY],
         "shaping": {"name": run.shaping.name, **run.shaping.options},
+        "texts": "texts" in needed or run.memory.similarity is not None,
         "rewards": run.credit.rewards if REWARD_VECTOR in needed else [],
         "max_retries": run.rollout.max_retries or 0,
         "max_failed": run.rollout.max_failed,
@@ -255,6 +261,8 @@ def _algorithm(run: RunSettings) -> dict[str, Any]:
         "algorithm.advantage_options": dict(run.algo.options),
         "algorithm.use_kl_in_reward": False,
         "critic.enable": False,
+        # Episodes have their rewards: verl's processes for rewards would idle.
+        "reward.num_workers": 0,
     }
 
 

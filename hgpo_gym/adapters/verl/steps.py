@@ -20,7 +20,7 @@ _NOT_OF_STEPS = ("group", "trained", "texts")
 OPTIONAL_FIELDS = (*_OWN_FIELDS, *(name for name in COLUMNS if name not in (*_NOT_OF_STEPS, *FIELDS, *_OWN_FIELDS)))
 """Optional fields, given for all steps or for none. `hgpo_gym.advantages.columns` describes them, and
 `docs/methods/all_estimators.md` lists the estimators that need them. Without `success`, an episode with a positive
-return is a success."""
+return is a success. A step may also have `texts`, pairs of a context key of level 0 and its text."""
 
 RowSteps = Sequence[Sequence[Mapping[str, Any]]]
 """The steps of each row."""
@@ -128,10 +128,12 @@ def batch_of_rows(rows: RowSteps, uids: Sequence[str], selected: Sequence[int]) 
     groups = {uid: number for number, uid in enumerate(dict.fromkeys(uids[row] for row, _ in row_and_step))}
     names = {name: number for number, name in enumerate(dict.fromkeys(step["trajectory"] for _, step in row_and_step))}
     columns: dict[str, Any] = {name: [step[name] for _, step in row_and_step] for name in (*FIELDS[1:], *optional)}
+    texts = dict(pair for _, step in row_and_step for pair in step.get("texts", ()))
     extras = {name: np.asarray(columns.pop(name)) for name in optional if name not in _OWN_FIELDS}
     return StepBatch(
         group=np.array([groups[uids[row]] for row, _ in row_and_step], dtype=np.int64),
         trajectory=np.array([names[step["trajectory"]] for _, step in row_and_step], dtype=np.int64),
         **{"penalty": np.zeros(len(row_and_step))} | columns,
         extras=extras,
+        texts=texts or None,
     )

@@ -28,7 +28,7 @@ from hgpo_gym.adapters.verl.limits import COLUMN_OF
 from hgpo_gym.adapters.verl.loop_settings import LoopSettings
 from hgpo_gym.adapters.verl.metrics import episode_metrics, outcomes_of, validation_metrics
 from hgpo_gym.adapters.verl.objective_column import ResponseValues, objective_column
-from hgpo_gym.adapters.verl.record import Row, RunRecord, with_shaping
+from hgpo_gym.adapters.verl.record import Row, RunRecord, with_shaping, with_similarity
 from hgpo_gym.adapters.verl.steps import row_steps
 from hgpo_gym.randomness import RandomStream
 from hgpo_gym.registry import Choice
@@ -89,7 +89,7 @@ class StepsTrainer(PPOTrainer):
             keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"]
         )
         fields = data.pop("extra_fields").tolist()
-        steps = self._shaped([extra.get("steps", []) for extra in fields], batch)
+        steps = self._prepared([extra.get("steps", []) for extra in fields], batch)
         if (entropies := self._entropies(batch)) is not None:
             steps = [
                 [{**step, "entropy": entropy} for step in of_row]
@@ -129,14 +129,18 @@ class StepsTrainer(PPOTrainer):
             keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(stored, batch_size=len(batch))
         )
 
-    def _shaped(self, steps: list[Any], batch: Any) -> list[Any]:
-        """Return the steps of each row with the rewards of the shaping."""
-        if self.loop_settings is None or self.loop_settings.shaping.name == "none":
+    def _prepared(self, steps: list[Any], batch: Any) -> list[Any]:
+        """Return the steps of each row with the keys of similar observations merged, and the shaping's rewards."""
+        settings = self.loop_settings
+        if settings is None or (settings.shaping.name == "none" and settings.memory.similarity is None):
             return steps
         keys = keys_in_order(batch)
         rows = self._rows(keys, batch.partition_id)
-        shaped = dict(zip(keys, with_shaping(rows, self.loop_settings.shaping, self.tokenizer.decode), strict=True))
-        return [shaped.get(key, of_row) for key, of_row in zip(batch.keys, steps, strict=True)]
+        of_rows = [row.fields["steps"] for row in rows]
+        if settings.shaping.name != "none":
+            of_rows = with_shaping(rows, settings.shaping, self.tokenizer.decode)
+        prepared = dict(zip(keys, of_rows, strict=True))
+        return [prepared.get(key, of_row) for key, of_row in zip(batch.keys, steps, strict=True)]
 
     def _entropies(self, batch: Any) -> list[float] | None:
         """Return the mean entropy of each row's tokens, where verl has computed it; None otherwise."""
@@ -196,6 +200,9 @@ class StepsTrainer(PPOTrainer):
         if self.loop_settings is not None and self.loop_settings.run_dir is not None:
             self._record = RunRecord(Path(self.loop_settings.run_dir), self.tokenizer.decode)
             self._record.resume(self.global_steps)
+            due = self.global_steps % self.config.trainer.test_freq == 0
+            if self.global_steps > 0 and (not due or self._record.is_evaluated(self.global_steps)):
+                self.config.trainer.val_before_train = False  # it was validated before it was stopped
 
     def _compute_metrics(self, batch: Any, metrics: dict, timing_raw: dict, global_steps: int, epoch: int) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
@@ -210,10 +217,11 @@ class StepsTrainer(PPOTrainer):
         names = ["extra_fields", "prompts", "responses"]
         data = transfer_queue.kv_batch_get(keys=keys, partition_id=partition, select_fields=names)
         columns = (data.pop("extra_fields").tolist(), data["prompts"].unbind(), data["responses"].unbind())
-        return [
+        rows = [
             Row(_parts(key)[0], fields, prompt.tolist(), response.tolist())
             for key, fields, prompt, response in zip(keys, *columns, strict=True)
         ]
+        return rows if self.loop_settings is None else with_similarity(rows, self.loop_settings.memory)
 
     def _validate(self) -> dict[str, float]:
         began = time.perf_counter()

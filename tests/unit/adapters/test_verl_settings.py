@@ -62,10 +62,11 @@ def test_what_the_run_says_reaches_verl(capsys):
     found = shown(
         capsys, *SMALL, "algo=beacon", "objective=gspo", "objective.clip_high=0.3", "correction=token",
         "model.lora.rank=8", "mode=colocate_async", "resume=auto", "seed=5", "engine.stop=['</action>']",
-        "memory.history_length=3", "evaluation.decoding_seeds=3",
+        "memory.history_length=3", "evaluation.decoding_seeds=3", "memory.similarity=0.9", "sampler=stages",
     )  # fmt: skip
     actor, loop = found["actor_rollout_ref"]["actor"], found["data"]["hgpo_gym"]
     assert loop["record"] == ["milestone"]
+    assert (loop["memory"]["similarity"], loop["texts"], loop["sampler"]["name"]) == (0.9, True, "stages")
     assert (loop["stop"], loop["memory"]["history_length"], loop["seed"]) == (["</action>"], 3, 5)
     assert actor["loss_agg_mode"] == "seq-mean-token-mean"
     assert (actor["policy_loss"]["objective"], actor["policy_loss"]["options"]["clip_high"]) == ("gspo", 0.3)
@@ -117,6 +118,10 @@ def test_the_page_lists_what_runs():
     ("arguments", "message"),
     [
         (["algo=hgop"], "Unknown algo 'hgop'"),
+        (["sampler=pools"], "sampler=pools is not possible in verl: it reads the outcomes of earlier iterations"),
+        (["sampler=gaussian"], "sampler=gaussian is not possible in verl: it needs the win_rate of every task"),
+        (["sampler=dynamic"], "sampler=dynamic is not possible in verl, which plays and selects episodes itself"),
+        (["memory.similarity=0.5", "team=planner_actor"], "memory.similarity=0.5 merges what an agent by itself"),
         (["algo=gae"], "algo=gae needs the column 'value'"),
         (["algo=tree_grpo"], "algo=tree_grpo needs the column"),
         (["objective=capo"], "objective=capo needs quantities of tokens that verl does not pass"),
