@@ -45,8 +45,10 @@ def find_damage(folder: Path, made_by: str) -> str | None:
 def cached_folder(target: Path, fill: Callable[[Path], None]) -> Path:
     """Return the cache folder `target`. If it does not exist, `fill(temporary_folder)` makes it.
 
-    A damaged folder is renamed, with a warning that names it, and made again. A process checks each folder once. Raises
-    NotWrittenError: the disk is full, or the cache cannot be written; nothing is left behind.
+    A damaged folder is renamed, with a warning that names it, and made again. A process checks each folder once.
+
+    Raises:
+        NotWrittenError: the disk is full, or the cache cannot be written; nothing is left behind.
     """
     with writing(target):
         exists = target.is_dir()  # which raises PermissionError in the home directory of another user

@@ -27,8 +27,11 @@ _MOVE_CACHE = "Set HGPO_GYM_CACHE to a folder that can be written."
 
 
 def cache_dir() -> Path:
-    """`$HGPO_GYM_CACHE`, or the platform's cache directory for hgpo_gym. Raises OSError: there is no home directory, in
-    which it would be."""
+    """`$HGPO_GYM_CACHE`, or the platform's cache directory for hgpo_gym.
+
+    Raises:
+        OSError: there is no home directory, in which it would be.
+    """
     try:
         return Path(os.environ.get("HGPO_GYM_CACHE") or user_cache_dir("hgpo_gym")).expanduser()
     except RuntimeError:  # a user of a container, without HOME and unknown to the system
@@ -64,8 +67,11 @@ def _sources(module: ModuleType) -> list[Path]:
 
 
 def write_entry(entry: Path, made_by: str, body: bytes) -> None:
-    """Write a file that `read_entry` takes back. A reader, another writer or a kill never meets half of one. Raises
-    OSError: the folder cannot be written."""
+    """Write a file that `read_entry` takes back. A reader, another writer or a kill never meets half of one.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
     with writing(entry):
         entry.parent.mkdir(parents=True, exist_ok=True)
         temporary = entry.parent / f".{secrets.token_hex(8)}.tmp"
@@ -170,7 +176,10 @@ def writing(path: Path) -> Iterator[None]:
 
 def write_whole(target: Path, content: str | bytes) -> None:
     """Write a file, or replace it, in one step: whoever is interrupted, by a power cut too, leaves what was there.
-    Raises NotWrittenError: the disk is full; `target` is as it was."""
+
+    Raises:
+        NotWrittenError: the disk is full; `target` is as it was.
+    """
     temporary = target.with_name(f".{target.name}.new")
     with writing(target):
         try:
@@ -220,7 +229,9 @@ def make_whole(target: Path, fill: Callable[[Path], None]) -> Path:
 
     Whoever is interrupted, by a power cut too, leaves no half-made `target`; of several processes that make the same
     one, the first wins. A process that is killed leaves its temporary folder; the next to make `target` removes it.
-    Raises NotWrittenError: the disk is full; nothing is left behind.
+
+    Raises:
+        NotWrittenError: the disk is full; nothing is left behind.
     """
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)

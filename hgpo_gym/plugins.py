@@ -55,7 +55,10 @@ def describe_source(entry: EntryPoint) -> str:
 
 def load_plugins(names: Iterable[str]) -> None:
     """Import each plugin once: a Python file (`my_methods.py`, `folder/my_methods`) or a module by its dotted name.
-    Raises ImportError: nothing of that name, or its import fails; the message names it."""
+
+    Raises:
+        ImportError: nothing of that name, or its import fails; the message names it.
+    """
     for name in names:
         file = Path(name if name.endswith(".py") else f"{name}.py")
         try:

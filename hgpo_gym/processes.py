@@ -188,7 +188,11 @@ def join_processes(strategy: str, *, groups: int, on_cpu: bool) -> Processes:
 
 
 def check_seen_by_all(processes: Processes, path: Path) -> None:
-    """Check that this process sees a file that the main process has written. Raises FileNotFoundError: it does not."""
+    """Check that this process sees a file that the main process has written.
+
+    Raises:
+        FileNotFoundError: it does not.
+    """
     processes.wait()
     if not path.exists():
         raise FileNotFoundError(

@@ -71,8 +71,11 @@ class Registry(Mapping[str, Callable[..., Any]]):
 
     def register(self, name: str | Callable[..., Any], entry: Callable[..., Any] | None = None) -> Any:
         """Add a choice: `register(name, function)`, or as a decorator, `@register` (uses the function's name) or
-        `@register(name)`. A definition that is run again, as in a notebook's cell, replaces the earlier one. Raises
-        ValueError: something else has the name."""
+        `@register(name)`. A definition that is run again, as in a notebook's cell, replaces the earlier one.
+
+        Raises:
+            ValueError: something else has the name.
+        """
         if callable(name):
             self.register(name.__name__, name)
             return name
@@ -136,7 +139,10 @@ class Registry(Mapping[str, Callable[..., Any]]):
         """Check that the choice exists, has these options, and gets all that it requires. Values must fit the
         annotations: finite numbers, and no booleans as numbers.
 
-        Returns the options, with NumPy's scalars as Python's. Raises ValueError: names the mistake.
+        Returns the options, with NumPy's scalars as Python's.
+
+        Raises:
+            ValueError: names the mistake.
         """
         known = self.options(name)
         takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in _signature(self[name]).parameters.values())

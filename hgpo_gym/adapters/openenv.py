@@ -81,8 +81,10 @@ class GameServer(Environment[GameAction, GameObservation, State]):
     ) -> GameObservation:
         """Begin an episode of `task_id`, of the task at `index` of the split, or of a task drawn by the seed.
 
-        Without a seed, chance differs from call to call. Raises ValueError: no such task or split, or an unknown
-        argument.
+        Without a seed, chance differs from call to call.
+
+        Raises:
+            ValueError: no such task or split, or an unknown argument.
         """
         if unknown:
             raise ValueError(f"reset has seed, episode_id, split, index and task_id, not {', '.join(unknown)}.")

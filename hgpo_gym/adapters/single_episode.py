@@ -93,7 +93,10 @@ class SingleEpisode:
         """Begin an episode of a task, and return the instruction and the first observation.
 
         Episodes with equal `task_id` and `seed` start alike, as the members of a group should. `chance` seeds all later
-        random events; without it, these are equal too. Raises ValueError: no such task.
+        random events; without it, these are equal too.
+
+        Raises:
+            ValueError: no such task.
         """
         observation, info = self.env.reset(seed=seed, options={"task_id": task_id})
         if chance is not None:

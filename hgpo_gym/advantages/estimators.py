@@ -57,8 +57,11 @@ def estimate(name: str, batch: StepBatch, **options: Any) -> np.ndarray:
 
 
 def assign_base(name: str, options: Mapping[str, Any], batch: StepBatch, *, of: str) -> Advantages:
-    """Return all outputs of the base estimator of `of`, which then replaces the values. Raises ValueError: as `assign`
-    does, or the base gives token advantages, which would override the values."""
+    """Return all outputs of the base estimator of `of`, which then replaces the values.
+
+    Raises:
+        ValueError: as `assign` does, or the base gives token advantages, which would override the values.
+    """
     base = assign(name, batch, **options)
     if base.tokens is not None:
         raise ValueError(f"Estimator {of!r}: base={name} gives advantages of tokens, which {of} does not change.")
@@ -66,9 +69,12 @@ def assign_base(name: str, options: Mapping[str, Any], batch: StepBatch, *, of: 
 
 
 def assign(name: str, batch: StepBatch, **options: Any) -> Advantages:
-    """Return all outputs of the estimator `name`: advantages, further signals, token advantages, critic targets. Raises
-    ValueError: an unknown estimator or option, a wrong value of an option, a missing column, or advantages of wrong
-    length or not finite."""
+    """Return all outputs of the estimator `name`: advantages, further signals, token advantages, critic targets.
+
+    Raises:
+        ValueError: an unknown estimator or option, a wrong value of an option, a missing column, or advantages of
+            wrong length or not finite.
+    """
     options = ESTIMATORS.check_options(name, options)
     estimator = ESTIMATORS[name]
     for column in needed_by(estimator):

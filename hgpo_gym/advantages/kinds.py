@@ -88,8 +88,11 @@ def as_texts(name: str, values: Any, *, optional: bool = False) -> list[Any]:
 
 
 def as_numbers(name: str, values: Any) -> np.ndarray:
-    """Number hashable names 0, 1, 2, ... in order of appearance, int64[N]. Raises ColumnError: a name is missing or not
-    hashable, or texts are mixed with other types ("7" and 7)."""
+    """Number hashable names 0, 1, 2, ... in order of appearance, int64[N].
+
+    Raises:
+        ColumnError: a name is missing or not hashable, or texts are mixed with other types ("7" and 7).
+    """
     rows = _as_list(name, values)
     expected = "a name that can be hashed, such as a text or a number"
     types = set(map(type, rows))

@@ -26,8 +26,11 @@ class Advantages(NamedTuple):
 
 
 def as_advantages(result: np.ndarray | Advantages, estimator: str, rows: int) -> Advantages:
-    """Return the result as `Advantages`, and check it. Raises ValueError: a signal is not finite, or has not one number
-    per row."""
+    """Return the result as `Advantages`, and check it.
+
+    Raises:
+        ValueError: a signal is not finite, or has not one number per row.
+    """
     advantages = result if isinstance(result, Advantages) else Advantages(np.asarray(result, dtype=np.float64))
     for name, values in {"advantages": advantages.values, **advantages.extras}.items():
         if values.shape != (rows,):

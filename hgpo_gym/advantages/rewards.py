@@ -8,8 +8,11 @@ from hgpo_gym.advantages.batch import StepBatch
 
 
 def episode_rewards(batch: StepBatch, weights: Sequence[float] | None, estimator: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the column `reward_vector` as float64[episodes, m], and the weights as float64[m], all 1 for None. Raises
-    ValueError: a missing column or wrong shape, a negative weight, or a wrong number of weights."""
+    """Return the column `reward_vector` as float64[episodes, m], and the weights as float64[m], all 1 for None.
+
+    Raises:
+        ValueError: a missing column or wrong shape, a negative weight, or a wrong number of weights.
+    """
     vector = batch.column("reward_vector", estimator).astype(np.float64)
     if vector.ndim != 2:
         raise ValueError(f"Estimator {estimator!r}: reward_vector has shape {vector.shape}, expected [N, m].")

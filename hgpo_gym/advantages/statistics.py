@@ -20,8 +20,11 @@ ROUNDING = 1e-10
 
 
 def discounted_returns(batch: StepBatch, gamma: float) -> np.ndarray:
-    """Return float64[N]: G_t = r_t + gamma * G_{t+1} in a trajectory, less the step's penalty. No bootstrap. Raises
-    ValueError: gamma is not in [0, 1]."""
+    """Return float64[N]: G_t = r_t + gamma * G_{t+1} in a trajectory, less the step's penalty. No bootstrap.
+
+    Raises:
+        ValueError: gamma is not in [0, 1].
+    """
     check_shares(gamma=gamma)
     return batch.reward + gamma * sum_of_later(batch, batch.reward, gamma) - batch.penalty
 
@@ -241,8 +244,10 @@ def episode_advantage(batch: StepBatch, norm: str, episode_statistics: str, epis
 
     A step's penalty is subtracted from its own value. With `trajectories` it does not move the group's mean, and the
     mean square of penalties is added to the variance. Otherwise a penalty among equal returns would be divided by
-    nearly 0. A single episode in its group has no baseline and keeps its return. Raises ValueError: an unknown norm or
-    `episode_statistics`, or a discount outside [0, 1].
+    nearly 0. A single episode in its group has no baseline and keeps its return.
+
+    Raises:
+        ValueError: an unknown norm or `episode_statistics`, or a discount outside [0, 1].
     """
     if episode_statistics not in EPISODE_STATISTICS:
         raise ValueError(unknown_name("episode_statistics", episode_statistics, EPISODE_STATISTICS))

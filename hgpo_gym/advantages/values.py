@@ -31,7 +31,10 @@ def generalized_advantages(batch: StepBatch, values: np.ndarray, gamma: float, t
     """Return float64[N]: A_t = d_t + gamma * lambda * A_{t+1} with d_t = r_t + gamma * v_{t+1} - v_t.
 
     Generalized advantage estimation (Schulman et al., 2016, arXiv:1506.02438), with v = 0 after the end. Penalties are
-    not included. Raises ValueError: gamma or trace_decay (lambda) is not in [0, 1].
+    not included.
+
+    Raises:
+        ValueError: gamma or trace_decay (lambda) is not in [0, 1].
     """
     check_shares(gamma=gamma, trace_decay=trace_decay)
     differences = batch.reward + gamma * next_in_episode(batch, values) - values

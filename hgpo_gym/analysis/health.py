@@ -17,8 +17,12 @@ LEFT_OUT = ("iteration", "group_sizes", "steps_so_far", "seconds_so_far")
 
 
 def health_of_run(run_dir: Path) -> Chapter:
-    """Return the progress of a run, its warnings, and the course of all its metrics. Raises FileNotFoundError: the
-    folder holds no run; DamagedError: a file of the run is damaged."""
+    """Return the progress of a run, its warnings, and the course of all its metrics.
+
+    Raises:
+        FileNotFoundError: the folder holds no run.
+        DamagedError: a file of the run is damaged.
+    """
     settings, metrics = flatten(read_config(run_dir)), read_metrics(run_dir)
     iterations = f"{len(metrics)} of {settings['trainer.iterations']} iterations"
     about = f"{settings['env_name']}, algo={settings['algo.name']}, seed {settings['seed']}: {iterations}"

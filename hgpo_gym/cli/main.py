@@ -115,8 +115,11 @@ EXAMPLES = {
 
 
 def directory(argument: str) -> Path:
-    """Return the directory that an argument names. Raises argparse.ArgumentTypeError: the argument was written like a
-    setting, run=DIR."""
+    """Return the directory that an argument names.
+
+    Raises:
+        argparse.ArgumentTypeError: the argument was written like a setting, run=DIR.
+    """
     _, _, value = argument.partition("=")
     if value and not Path(argument).exists() and Path(value).exists():
         raise argparse.ArgumentTypeError(f"write the directory alone, {value} instead of {argument}")

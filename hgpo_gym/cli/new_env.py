@@ -31,8 +31,12 @@ def new_env(parsed: argparse.Namespace) -> None:
 
 
 def write_package(name: str, folder: Path) -> list[Path]:
-    """Write the package `name` into `folder`. Returns the paths of its files. Raises ValueError: a name that a package
-    cannot have, or that is in use; FileExistsError: the folder exists and is not empty."""
+    """Write the package `name` into `folder`. Returns the paths of its files.
+
+    Raises:
+        ValueError: a name that a package cannot have, or that is in use.
+        FileExistsError: the folder exists and is not empty.
+    """
     _check_name(name)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} exists and is not an empty folder: choose another by --to FOLDER.")

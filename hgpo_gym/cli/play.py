@@ -77,8 +77,12 @@ def play_in_terminal(settings: PlaySettings, task_id: str | None = None, console
 
 
 def play_in_browser(settings: PlaySettings, task_id: str | None, port: int, console: Console | None = None) -> None:
-    """Serve WebShop's pages on this machine until Ctrl-C. Raises ValueError: another environment, or an invalid port;
-    OSError: the port is in use."""
+    """Serve WebShop's pages on this machine until Ctrl-C.
+
+    Raises:
+        ValueError: another environment, or an invalid port.
+        OSError: the port is in use.
+    """
     if settings.env.id != WEBSHOP:
         raise ValueError(f"--web serves {WEBSHOP}, not {settings.env.id}: add env=webshop, or leave out --web.")
     if not 0 <= port < 1 << 16:

@@ -19,8 +19,11 @@ def verl(config: dict[str, Any], arguments: Namespace) -> None:
 
 
 def show_settings(config: dict[str, Any], arguments: Namespace) -> str:
-    """Return verl's settings that differ from its defaults, and those after `--`. Raises ValueError: a setting that
-    verl has no counterpart for."""
+    """Return verl's settings that differ from its defaults, and those after `--`.
+
+    Raises:
+        ValueError: a setting that verl has no counterpart for.
+    """
     scale = _scale(config, arguments.overrides)
     passed_on = "".join(f"# {override}\n" for override in arguments.passed_on)
     settings = as_yaml(verl_settings(parse_run(config), scale))

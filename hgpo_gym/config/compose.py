@@ -63,8 +63,11 @@ class ConfigError(ValueError):
 
 def load_config(command: str, overrides: Sequence[str]) -> dict[str, Any]:
     """Return the configuration of a command: `configs/<command>.yaml` with `key=value` and `group=choice` overrides.
-    Raises ConfigError: an override that cannot be parsed, or names an unknown key, group or choice; ImportError: one of
-    `plugins=[...]` cannot be imported."""
+
+    Raises:
+        ConfigError: an override that cannot be parsed, or names an unknown key, group or choice.
+        ImportError: one of `plugins=[...]` cannot be imported.
+    """
     return load_configs(command, overrides, [{}])[0]
 
 
@@ -123,8 +126,12 @@ def load_partly(command: str, overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_overrides(overrides: Sequence[str]) -> list[Override]:
-    """Return the overrides of a command line, parsed after the plugins that it names are loaded. Raises ConfigError: an
-    override that cannot be parsed; ImportError: one of `plugins=[...]` cannot be imported."""
+    """Return the overrides of a command line, parsed after the plugins that it names are loaded.
+
+    Raises:
+        ConfigError: an override that cannot be parsed.
+        ImportError: one of `plugins=[...]` cannot be imported.
+    """
     with _mistakes_named():
         parser = OverridesParser.create()
         # Plugins first: they may register names that the second pass translates.

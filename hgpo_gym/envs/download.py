@@ -127,8 +127,11 @@ def fetch(
 
 
 def check_archive(file: Path, report_progress: ProgressCallback) -> None:
-    """Read every member of a zip file and compare its CRC-32. Raises ValueError: it is not a zip file, not whole, or a
-    member is damaged."""
+    """Read every member of a zip file and compare its CRC-32.
+
+    Raises:
+        ValueError: it is not a zip file, not whole, or a member is damaged.
+    """
     where = "its list of members"
     try:
         with zipfile.ZipFile(file) as archive:
@@ -168,7 +171,11 @@ def check_digest(name: str, digest: str, known: str, any_digest: bool, progress:
 
 @contextmanager
 def only_process(folder: Path) -> Iterator[None]:
-    """Keep other processes from changing a folder that must exist. Raises BlockingIOError: another process has it."""
+    """Keep other processes from changing a folder that must exist.
+
+    Raises:
+        BlockingIOError: another process has it.
+    """
     # The kernel releases a lock on the folder when the process dies: no stale lock file remains.
     handle = os.open(folder, os.O_RDONLY)
     try:

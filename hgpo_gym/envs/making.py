@@ -38,7 +38,11 @@ LACKED = {
 
 def option_defaults(id: str) -> dict[str, Any]:
     """Return the options of a registered environment with their defaults; `inspect.Parameter.empty` for a required
-    option. Raises ImportError: its module cannot be imported."""
+    option.
+
+    Raises:
+        ImportError: its module cannot be imported.
+    """
     return {
         name: parameter.default
         for name, parameter in option_parameters(id).items()
@@ -63,9 +67,12 @@ def creator(id: str) -> Callable[..., Any]:
 
 
 def make(id: str, **options: Any) -> gymnasium.Env[str, str]:
-    """Make a registered text environment by `gymnasium.make`, with errors that name the nearest id or option. Raises
-    ValueError: no such id or option, a value of another type, one is missing that the environment needs, it is no text
-    environment, or with these options it has no task."""
+    """Make a registered text environment by `gymnasium.make`, with errors that name the nearest id or option.
+
+    Raises:
+        ValueError: no such id or option, a value of another type, one is missing that the environment needs, it is no
+            text environment, or with these options it has no task.
+    """
     if id not in gymnasium.registry:
         raise ValueError(unknown_name("environment", id, sorted(ENVIRONMENTS)))
     parameters = option_parameters(id)

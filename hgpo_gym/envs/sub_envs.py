@@ -180,7 +180,11 @@ def chance_of(group_seed: int, member: int) -> np.random.Generator:
 
 
 def begin_episode(env: gymnasium.Env[str, str], start: EpisodeStart) -> ResetResult:
-    """Reset an environment and play the prefix of a start. Raises ValueError: the episode ends within the prefix."""
+    """Reset an environment and play the prefix of a start.
+
+    Raises:
+        ValueError: the episode ends within the prefix.
+    """
     reset = env.reset(seed=start.group_seed, options={"task_id": start.task_id})
     # The start is the group's; chance after it is the member's own.
     chances = {0: start.member, **dict(start.chances)}

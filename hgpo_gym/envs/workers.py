@@ -105,9 +105,13 @@ class _Worker:
         self._patience *= 2
 
     def receive(self) -> Any:
-        """Return the answer to the last request, by row. Raises _LostError: the process has ended, could not make its
-        environments, or did not answer in time, in which case it was killed; RuntimeError: it ended before it began, as
-        every other would."""
+        """Return the answer to the last request, by row.
+
+        Raises:
+            _LostError: the process has ended, could not make its environments, or did not answer in time, in which
+                case it was killed.
+            RuntimeError: it ended before it began, as every other would.
+        """
         try:
             if self.connection.closed:
                 raise EOFError

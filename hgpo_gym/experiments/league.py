@@ -66,9 +66,12 @@ def _check_env(name: str, env_overrides: Sequence[str], shared: Sequence[str]) -
 
 
 def environments(listed: Sequence[Mapping[str, Any]], only: str | Sequence[str] | None = None) -> dict[str, list[str]]:
-    """Return the overrides of each environment in `environments`, by its name; with `only`, of the named ones. Raises
-    ValueError: no environment, one without a name, a repeated name or one that no folder can have, settings that the
-    league sets for all, or an unknown name in `only`."""
+    """Return the overrides of each environment in `environments`, by its name; with `only`, of the named ones.
+
+    Raises:
+        ValueError: no environment, one without a name, a repeated name or one that no folder can have, settings that
+            the league sets for all, or an unknown name in `only`.
+    """
     by_name: dict[str, list[str]] = {}
     for entry in listed or ():
         if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):

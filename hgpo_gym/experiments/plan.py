@@ -154,8 +154,11 @@ def written(value: Any) -> str:
 
 
 def seed_list(seeds: int | Sequence[int]) -> list[int]:
-    """Return the training seeds that `seeds` means: a list, or a number n for 0 to n - 1. Raises ValueError: no seed, a
-    repeated seed, or a value that is not a whole number."""
+    """Return the training seeds that `seeds` means: a list, or a number n for 0 to n - 1.
+
+    Raises:
+        ValueError: no seed, a repeated seed, or a value that is not a whole number.
+    """
     listed = list(range(seeds)) if isinstance(seeds, int) else as_list(seeds)
     if not listed or not all(isinstance(seed, int) for seed in listed) or len(set(listed)) < len(listed):
         raise ValueError(f"seeds={seeds}: give different whole numbers, seeds=[0,1,2], or how many: seeds=3.")
@@ -235,7 +238,10 @@ def variants(algos: str | Sequence[str | Mapping[str, Any]]) -> list[Variant]:
     """Return the variants that `algos` means: names, or mappings with a `name` or a `recipe` and options.
 
     Options are those of the algorithm, and choices of other groups: {name: hgpo, history_length: 1, objective: gspo},
-    {recipe: dapo}. A single name needs no list. Raises ValueError: no entry, one without a name, or a repeated one.
+    {recipe: dapo}. A single name needs no list.
+
+    Raises:
+        ValueError: no entry, one without a name, or a repeated one.
     """
     listed = []
     for entry in as_list(algos):

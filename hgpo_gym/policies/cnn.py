@@ -33,7 +33,11 @@ class Seen(NamedTuple):
 def read_map(text: str) -> np.ndarray:
     """Return the largest map in a text as int64[H, W]: successive lines with the same number of cells. A cell is one
     character, with or without spaces between; the map has at least 2 x 2. Characters beyond ASCII count as the last of
-    it. Raises CannotRespondError: the text has no map."""
+    it.
+
+    Raises:
+        CannotRespondError: the text has no map.
+    """
     rows = [_cells(line) for line in text.splitlines()]
     blocks = [list(same) for width, same in groupby(rows, key=len) if width > 1]
     largest = max(blocks, key=lambda block: len(block) * len(block[0]), default=[])

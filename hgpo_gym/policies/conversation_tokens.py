@@ -106,8 +106,11 @@ class ConversationTokens:
 
     @cached_property
     def _beginning(self) -> np.ndarray:
-        """The tokens int64[B] with which the chat template begins a response. Raises ValueError: they are not the last
-        tokens of a prompt, or the template changes a turn when others follow."""
+        """The tokens int64[B] with which the chat template begins a response.
+
+        Raises:
+            ValueError: they are not the last tokens of a prompt, or the template changes a turn when others follow.
+        """
         begun = self._render(add_generation_prompt=True)
         ids, whole = self._tokenize(begun.removeprefix(self._first)), self._tokenize(begun)
         if not begun.startswith(self._first) or whole[len(whole) - len(ids) :] != ids:
@@ -119,8 +122,11 @@ class ConversationTokens:
 
     @cached_property
     def _first(self) -> str:
-        """A first turn, rendered without the beginning of a response. Raises ValueError: the template changes it when
-        others follow."""
+        """A first turn, rendered without the beginning of a response.
+
+        Raises:
+            ValueError: the template changes it when others follow.
+        """
         first = self._render()
         if not self._render(_RESPONSE, _PROMPT).startswith(first):
             raise ValueError(

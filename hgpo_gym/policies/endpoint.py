@@ -176,8 +176,11 @@ class EndpointStream:
             self._tasks[self._policy.start(request, self._sampling)] = number
 
     def work(self) -> dict[int, Response]:
-        """Wait for responses, and return them by number. Raises NoResponseError: a request failed for good. Requests in
-        progress end first, and their responses are kept."""
+        """Wait for responses, and return them by number.
+
+        Raises:
+            NoResponseError: a request failed for good. Requests in progress end first, and their responses are kept.
+        """
         return {self._tasks.pop(task): task.result() for task in self._policy.wait(list(self._tasks))}
 
 

@@ -170,7 +170,11 @@ class SequenceGenerator:
         self.max_batch_tokens, self.max_cache_tokens = max_batch_tokens, max_cache_tokens
 
     def generate(self, sequences: Iterable[GeneratedSequence], sampling: Sampling) -> None:
-        """Complete every response. Raises ValueError: the model has layers of another kind."""
+        """Complete every response.
+
+        Raises:
+            ValueError: the model has layers of another kind.
+        """
         _check_layers(self.model)
         self._device = self.model.device  # looked up once: the property walks through all parameters
         waiting = deque(self._to_read(sequences))

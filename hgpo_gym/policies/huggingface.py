@@ -170,8 +170,11 @@ def _quantization_config(quantization: str, compute_dtype: torch.dtype) -> Any:
 
 def checkpoint_activations(model: Any) -> None:
     """Switch on gradient checkpointing (Chen et al., 2016): in training mode each layer keeps only its input, and the
-    backward pass computes the rest again. The gradients are the same. Raises ValueError: the model has no layers that
-    can do that."""
+    backward pass computes the rest again. The gradients are the same.
+
+    Raises:
+        ValueError: the model has no layers that can do that.
+    """
     # transformers has renamed this method; the old name still works, with a warning.
     enable = getattr(model, "activation_checkpointing_enable", None) or getattr(
         model, "gradient_checkpointing_enable", None
@@ -257,7 +260,10 @@ def make_tiny_model(
     device: str = "auto",
 ) -> "PreTrainedModel":
     """Return a Qwen2-architecture model with random weights drawn from `seed`, feed-forward width 4 x hidden_size.
-    Raises ValueError: `hidden_size` is not a multiple of `heads`."""
+
+    Raises:
+        ValueError: `hidden_size` is not a multiple of `heads`.
+    """
     if hidden_size % heads:
         raise ValueError(f"model.hidden_size={hidden_size} must be a multiple of model.heads={heads}.")
     config = transformers.Qwen2Config(

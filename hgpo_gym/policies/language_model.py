@@ -109,8 +109,11 @@ class LanguageModelPolicy(TextTokens):
         self._trie = lru_cache(maxsize=10_000)(self._build_trie)
 
     def records(self, requests: Sequence[Request], responses: Sequence[str]) -> list[TokenRecord]:
-        """Return the records of given responses, under this policy's constraint; log-probabilities are 0. Raises
-        KeyError: a response that the constraint does not allow."""
+        """Return the records of given responses, under this policy's constraint; log-probabilities are 0.
+
+        Raises:
+            KeyError: a response that the constraint does not allow.
+        """
         records = []
         for (prompt, cut), request, response in zip(self.read_prompts(requests), requests, responses, strict=True):
             ids, trie = self.encode_response(response, request.literal_text), self._trie_of(request)
@@ -134,8 +137,12 @@ class LanguageModelPolicy(TextTokens):
 
     def begin(self, requests: Sequence[Request], sampling: Sampling) -> "list[GeneratedSequence]":
         """Return the responses to be written; those with a single admissible text are done. In a trie, a response may
-        be longer than `max_new_tokens`. Raises ValueError: prompt and response could be longer than the model's
-        positions; CannotRespondError: a constrained request without responses to choose among."""
+        be longer than `max_new_tokens`.
+
+        Raises:
+            ValueError: prompt and response could be longer than the model's positions.
+            CannotRespondError: a constrained request without responses to choose among.
+        """
         from hgpo_gym.policies.generation import GeneratedSequence
 
         check_length(self.model, self.max_prompt_tokens, sampling.max_new_tokens)
@@ -173,8 +180,11 @@ class LanguageModelPolicy(TextTokens):
         return self.response_ends.reached if self.response_ends.strings else None
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
-        """Return the likelihood under the constraint of the records, see `TrainablePolicy`. Raises ValueError: records
-        of several adapters."""
+        """Return the likelihood under the constraint of the records, see `TrainablePolicy`.
+
+        Raises:
+            ValueError: records of several adapters.
+        """
         self._generator.prefixes.forget()  # an update begins, which needs the memory
         self._activate_adapter(records)
         return likelihood(self.model, records, temperature=temperature)

@@ -39,8 +39,11 @@ def add_adapters(
     """The model with new adapters, the only part of it that trains; they change nothing yet. The language model alone
     gets them, no vision tower.
 
-    The adapters' weights are float32, whatever the model's are. `seed` draws the half of them that is not 0. Raises
-    ModuleNotFoundError: without peft; ValueError: `target_modules` names no part of the model.
+    The adapters' weights are float32, whatever the model's are. `seed` draws the half of them that is not 0.
+
+    Raises:
+        ModuleNotFoundError: without peft.
+        ValueError: `target_modules` names no part of the model.
     """
     peft = _import_peft()
     options = peft.LoraConfig(
@@ -86,8 +89,11 @@ def adapters_in(folder: Path) -> dict[str, Path]:
 
 
 def base_of(folder: Path) -> str:
-    """The folder or hub name of the model that the adapter in `folder` belongs to. Raises FileNotFoundError: the model
-    was in a folder that is gone."""
+    """The folder or hub name of the model that the adapter in `folder` belongs to.
+
+    Raises:
+        FileNotFoundError: the model was in a folder that is gone.
+    """
     base = _import_peft().PeftConfig.from_pretrained(folder).base_model_name_or_path
     if base.startswith("/") and not Path(base).exists():
         raise FileNotFoundError(

@@ -11,8 +11,10 @@ def check_length(model: "PreTrainedModel", max_prompt_tokens: int, max_new_token
 
     Beyond these, some models read text without meaning. If rotations depend on the longest row of a batch (`longrope`,
     `dynamic`), a response's likelihood would depend on its neighbours. Such models are limited to the length at which
-    their rotations change. Raises ValueError: they may be longer; names the largest possible
-    `engine.max_prompt_tokens`.
+    their rotations change.
+
+    Raises:
+        ValueError: they may be longer; names the largest possible `engine.max_prompt_tokens`.
     """
     config = model.config.get_text_config()
     positions, why = getattr(config, "max_position_embeddings", None), "reads"

@@ -59,8 +59,11 @@ class ScoringPolicy(ABC):
 
     @abstractmethod
     def featurize(self, requests: Sequence[Request]) -> list[Any]:
-        """Return the model's features of each request. They do not depend on the batch. Raises CannotRespondError: a
-        request without choices, or one that it cannot read."""
+        """Return the model's features of each request. They do not depend on the batch.
+
+        Raises:
+            CannotRespondError: a request without choices, or one that it cannot read.
+        """
 
     @abstractmethod
     def logits(self, features: Sequence[Any]) -> torch.Tensor:
@@ -68,8 +71,11 @@ class ScoringPolicy(ABC):
 
     @torch.inference_mode()
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
-        """Return one response for each request, in order. Each depends on its own seed, not on the batch. Raises
-        CannotRespondError: see `look`."""
+        """Return one response for each request, in order. Each depends on its own seed, not on the batch.
+
+        Raises:
+            CannotRespondError: see `look`.
+        """
         self.model.eval()
         features = self.featurize(requests)
         numbers = uniform_numbers([request.seed for request in requests], 1)[:, 0]
@@ -125,7 +131,11 @@ class ScoringPolicy(ABC):
 
 
 def step_context_of(request: Request, kind: str) -> StepContext:
-    """Return the step of a request. Raises CannotRespondError: it has no choices, or no step."""
+    """Return the step of a request.
+
+    Raises:
+        CannotRespondError: it has no choices, or no step.
+    """
     check_has_choices(request.choices, request.role, kind)
     if request.step_context is None:
         raise CannotRespondError(f"A {kind} acts on the moments of an episode: ask it by a rollout.")

@@ -58,8 +58,11 @@ class LogitTable(torch.nn.Module):
         return len(self._places)
 
     def forward(self, ids: np.ndarray) -> torch.Tensor:
-        """Return the logits float32[N] of ids uint64[N]. Raises TableFullError: in training mode, with more ids than
-        `capacity`."""
+        """Return the logits float32[N] of ids uint64[N].
+
+        Raises:
+            TableFullError: in training mode, with more ids than `capacity`.
+        """
         places = self._places
         if self.training:
             # Rows are given in order of first use, so that the order of the saved ids restores them.
@@ -107,8 +110,12 @@ class TabularPolicy:
 
     @torch.inference_mode()
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
-        """Return one response for each request, in order. Each depends on its own seed, not on the batch. Raises
-        CannotRespondError: a request without admissible actions; ValueError: a request without context keys."""
+        """Return one response for each request, in order. Each depends on its own seed, not on the batch.
+
+        Raises:
+            CannotRespondError: a request without admissible actions.
+            ValueError: a request without context keys.
+        """
         for request in requests:
             check_has_choices(request.allowed_responses, request.role, "tabular policy")
         contexts = np.array([self._context(request) for request in requests], dtype=np.int64)

@@ -104,7 +104,9 @@ class VllmPolicy:
         """A new stream of responses by the model as it is now.
 
         The engine begins it with an empty prefix cache: what it computes does not depend on what it was asked before.
-        Raises ValueError: prompt and response could be longer than the engine's limit.
+
+        Raises:
+            ValueError: prompt and response could be longer than the engine's limit.
         """
         self._engine = self._engine or self._start()
         longest = self._language_model.max_prompt_tokens + sampling.max_new_tokens
@@ -146,8 +148,11 @@ class VllmPolicy:
                 self._stale = self._base_stale = True
 
     def _wake(self, engine: InferenceEngine, gathered: Callable[[], AbstractContextManager[Any]]) -> None:
-        """Let the engine have all that it needs to answer by the model as it is now. Raises ValueError: it would answer
-        by other weights, see `check_engine`."""
+        """Let the engine have all that it needs to answer by the model as it is now.
+
+        Raises:
+            ValueError: it would answer by other weights, see `check_engine`.
+        """
         engine.wake("weights")
         to_check = None
         if self._stale:

@@ -14,8 +14,10 @@ PLAN_COLUMNS = ("boundary", "switch_tokens", "plan_tokens", "response_tokens")
 def with_plan_tokens(rollout: Rollout, policy: Any) -> Rollout:
     """Return the rollout with `PLAN_COLUMNS`, which count tokens in place of characters, int64[N].
 
-    They count the tokens of the switch, of switch and subgoal, and of the whole response. Raises ValueError: the
-    policy's responses are not texts of several tokens.
+    They count the tokens of the switch, of switch and subgoal, and of the whole response.
+
+    Raises:
+        ValueError: the policy's responses are not texts of several tokens.
     """
     if not hasattr(policy, "tokens_within"):
         raise ValueError(f"prompt.subgoals: responses with a plan need a language model, not {type(policy).__name__}.")

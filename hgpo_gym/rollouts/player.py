@@ -143,14 +143,20 @@ class Player:
         return self.rows[-1].carried if self.rows else ""
 
     def sampled_entropy(self, turn: int) -> float:
-        """Return the sum of -log p over the sampled tokens of a turn: an unbiased estimate of its entropy. Raises
-        ValueError: the policy reports no tokens."""
+        """Return the sum of -log p over the sampled tokens of a turn: an unbiased estimate of its entropy.
+
+        Raises:
+            ValueError: the policy reports no tokens.
+        """
         rows = [row for row in self.rows if row.turn == turn]
         return float(sum(-_logprobs(row.tokens).sum() for row in rows))
 
     def request(self, template: PromptTemplate) -> Request:
-        """Return the next request to the policy. Raises CannotRespondError: responses are numbers of actions, and there
-        are no actions to number."""
+        """Return the next request to the policy.
+
+        Raises:
+            CannotRespondError: responses are numbers of actions, and there are no actions to number.
+        """
         role = self._role
         choices = self._choices = self._team.allowed_responses(role, self._info["admissible_actions"], self._messages)
         if template.numbered and not choices and role != MEMORY:
@@ -307,8 +313,11 @@ class Player:
 
 
 def number_of_step(info: Mapping[str, Any], name: str, by: str = "rollout.record, an estimator or a shaping") -> Any:
-    """Return the number in an environment's info for a column that a setting asks for. Raises NotRecordedError: the
-    info lacks it, or it is not a number."""
+    """Return the number in an environment's info for a column that a setting asks for.
+
+    Raises:
+        NotRecordedError: the info lacks it, or it is not a number.
+    """
     if name not in info:
         raise NotRecordedError(
             f"{by}: the column {name!r} is recorded of the environment's info after a step, which has no {name!r}. "

@@ -16,8 +16,11 @@ _EPISODES, _STEPS = 1, 2
 
 
 def select_episodes(rollout: Rollout, sampler: Sampler, iteration: int) -> Rollout:
-    """Return the rollout with the episodes that the sampler selects. Raises ValueError: it selects none, or returns a
-    wrong shape."""
+    """Return the rollout with the episodes that the sampler selects.
+
+    Raises:
+        ValueError: it selects none, or returns a wrong shape.
+    """
     if not sampler.filter.overrides("episodes"):
         return rollout
     selected = sampler.filter.episodes(rollout.batch, _generator(sampler, iteration, _EPISODES))
@@ -30,8 +33,11 @@ def select_episodes(rollout: Rollout, sampler: Sampler, iteration: int) -> Rollo
 def select_steps(
     batch: StepBatch, advantages: np.ndarray, sampler: Sampler, iteration: int, progress: float
 ) -> np.ndarray:
-    """Return bool[N]: the rows of the update, which the sampler selects and `batch.trained` allows. Raises ValueError:
-    no row is left, or the sampler returns a wrong shape."""
+    """Return bool[N]: the rows of the update, which the sampler selects and `batch.trained` allows.
+
+    Raises:
+        ValueError: no row is left, or the sampler returns a wrong shape.
+    """
     rows = np.ones(len(batch), dtype=np.bool_) if batch.trained is None else batch.trained.copy()
     if sampler.filter.overrides("steps"):
         selected = sampler.filter.steps(batch, advantages, progress, _generator(sampler, iteration, _STEPS))

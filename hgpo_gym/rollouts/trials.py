@@ -57,8 +57,10 @@ def collect_under_best_plan(
     - `execution`: the episode is an execution;
     - `answer`: equal for the copies of a response in the group.
 
-    Other arguments are those of `collect`. Raises ValueError: fewer than 2 trials or executions, or a team whose first
-    response is an action.
+    Other arguments are those of `collect`.
+
+    Raises:
+        ValueError: fewer than 2 trials or executions, or a team whose first response is an action.
     """
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     size = vector.group_size

@@ -138,8 +138,11 @@ class Checkpoints:
     ) -> Path | None:
         """Return the newest checkpoint without damage, None if there is no checkpoint.
 
-        `say` gets a line for each damaged checkpoint that is skipped. Raises InvalidCheckpointError: all of them are
-        damaged; MisplacedCheckpointError: one is of another iteration or run. It is for the user to say which is right.
+        `say` gets a line for each damaged checkpoint that is skipped.
+
+        Raises:
+            InvalidCheckpointError: all of them are damaged.
+            MisplacedCheckpointError: one is of another iteration or run. It is for the user to say which is right.
         """
         reasons = []
         for iteration in reversed(self._iterations()):
@@ -237,8 +240,11 @@ def _delete(path: Path) -> None:
 
 
 def check(checkpoint: Path) -> None:
-    """Check every file of a checkpoint against its manifest; a second for 1 to 2 GB. Raises InvalidCheckpointError:
-    names the first file that is not what was written."""
+    """Check every file of a checkpoint against its manifest; a second for 1 to 2 GB.
+
+    Raises:
+        InvalidCheckpointError: names the first file that is not what was written.
+    """
     if damage := find_damage(checkpoint, _MADE_BY):
         raise InvalidCheckpointError(f"{checkpoint} is damaged: {damage}.")
 

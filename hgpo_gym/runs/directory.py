@@ -174,8 +174,11 @@ def read_summary(run_dir: Path) -> dict[str, Any]:
 
 
 def finished_iterations(run_dir: Path) -> int:
-    """Return the iterations of a finished run; 0 if it is unfinished, or if more iterations are planned. Raises
-    DamagedError: config.yaml, metrics.jsonl or summary.json is not what a run writes."""
+    """Return the iterations of a finished run; 0 if it is unfinished, or if more iterations are planned.
+
+    Raises:
+        DamagedError: config.yaml, metrics.jsonl or summary.json is not what a run writes.
+    """
     iterations = iterations_at_last_end(run_dir)
     if not iterations or not (run_dir / "config.yaml").exists():
         return 0
@@ -189,8 +192,12 @@ def iterations_at_last_end(run_dir: Path) -> int:
 
 
 def read_config(run_dir: Path) -> dict[str, Any]:
-    """Return a run's config.yaml as plain data: nothing in it is resolved or executed. Raises FileNotFoundError: there
-    is none; ValueError: it is damaged."""
+    """Return a run's config.yaml as plain data: nothing in it is resolved or executed.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is damaged.
+    """
     path = run_dir / "config.yaml"
     if not path.exists():
         several = f" Runs are in folders of it: {run_dir}/*." if any(run_dir.glob("*/config.yaml")) else ""

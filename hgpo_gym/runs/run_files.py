@@ -105,8 +105,11 @@ def read_json_lines(path: Path, kind: type[BaseModel]) -> list[dict[str, Any]]:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Return a mapping of plain data. Nothing is interpolated; no code runs. Raises FileNotFoundError, NotPlainError,
-    DamagedError."""
+    """Return a mapping of plain data. Nothing is interpolated; no code runs.
+
+    Raises:
+        FileNotFoundError, NotPlainError, DamagedError
+    """
     remedy = (
         "Restore it, or remove it: training then continues from the checkpoints beside it with the settings of the "
         "command."

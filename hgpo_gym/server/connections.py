@@ -79,8 +79,11 @@ class BoundedConnection(H11Protocol):
 
 
 def connections_of(most: int) -> type[BoundedConnection]:
-    """Return a connection class with a limit of `most` connections. Raises ValueError: the system does not let this
-    process open so many files."""
+    """Return a connection class with a limit of `most` connections.
+
+    Raises:
+        ValueError: the system does not let this process open so many files.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = most + SPARE_DESCRIPTORS
     if soft < needed:

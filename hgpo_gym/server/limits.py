@@ -5,8 +5,11 @@ from dataclasses import dataclass, field, fields
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits on a client's use of a server. Each is an argument of `hgpo-gym serve`, with this help. Raises ValueError:
-    a limit is not above 0."""
+    """Limits on a client's use of a server. Each is an argument of `hgpo-gym serve`, with this help.
+
+    Raises:
+        ValueError: a limit is not above 0.
+    """
 
     sessions: int = field(default=256, metadata={"help": "sessions open at once"})
     sessions_per_client: int = field(

@@ -43,8 +43,11 @@ class EnvironmentOffer:
         return {**self.fixed, **{name: values[0] for name, values in self.choices.items()}}
 
     def options(self, chosen: Mapping[str, Any]) -> dict[str, Any]:
-        """Return all options, with a client's choices in place of the defaults. Raises ProblemDetails: an option or a
-        value is not among the choices."""
+        """Return all options, with a client's choices in place of the defaults.
+
+        Raises:
+            ProblemDetails: an option or a value is not among the choices.
+        """
         options = self.defaults
         for name, value in chosen.items():
             values = self.choices.get(name)
@@ -95,8 +98,11 @@ class EnvironmentOffer:
 
 
 def parse_offer(words: Sequence[str]) -> EnvironmentOffer:
-    """Parse an offer from the words of `--env ID option=value option=[value,value]`. Values are YAML. Raises
-    ValueError: the id is not registered, or the words cannot be parsed."""
+    """Parse an offer from the words of `--env ID option=value option=[value,value]`. Values are YAML.
+
+    Raises:
+        ValueError: the id is not registered, or the words cannot be parsed.
+    """
     id, *settings = words
     if id not in ENVIRONMENTS:
         raise ValueError(unknown_name("environment", id, sorted(ENVIRONMENTS)))

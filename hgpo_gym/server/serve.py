@@ -99,8 +99,12 @@ def serve(parsed: argparse.Namespace) -> None:
 
 
 def read_tokens(file: Path | None, variable: str | None) -> list[str]:
-    """Return the tokens of a file, one per line, or the token of the environment variable. Raises OSError: the file
-    cannot be read; ValueError: both are given, the file has no token, or a token is too short or not ASCII."""
+    """Return the tokens of a file, one per line, or the token of the environment variable.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: both are given, the file has no token, or a token is too short or not ASCII.
+    """
     if file and variable:
         raise ValueError(f"Both --token-file and {TOKEN_VARIABLE} give tokens: leave out one of them.")
     tokens: Sequence[str] = [variable] if variable else []

@@ -61,8 +61,12 @@ class Threads:
             self._start_one()
 
     async def run(self, client: str, function: Callable[[], T], time_limit: float) -> T:
-        """Return the result of the function. `time_limit` is in seconds, from the start of the function. Raises Failed:
-        the function raised; StillRunning: the function did not return in time, or the caller was cancelled."""
+        """Return the result of the function. `time_limit` is in seconds, from the start of the function.
+
+        Raises:
+            Failed: the function raised.
+            StillRunning: the function did not return in time, or the caller was cancelled.
+        """
         (outcome,) = await self.run_all(client, [function], time_limit)
         return outcome.get()
 

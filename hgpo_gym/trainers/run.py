@@ -41,14 +41,21 @@ def code_of(settings: RunSettings) -> dict[str, str]:
 
 
 def make_learner(settings: RunSettings, progress: Progress, processes: Processes = ALONE) -> Learner:
-    """The learner of a run, not begun yet. Raises ValueError: settings that do not go together; ModuleNotFoundError:
-    its library is missing."""
+    """The learner of a run, not begun yet.
+
+    Raises:
+        ValueError: settings that do not go together.
+        ModuleNotFoundError: its library is missing.
+    """
     return LEARNERS.bind(settings.learner)(settings, processes, progress)
 
 
 def processes_of(settings: RunSettings) -> Processes:
-    """The processes that were launched for a run, once all are there. Raises ValueError: the settings are not for
-    several processes, or not for as many."""
+    """The processes that were launched for a run, once all are there.
+
+    Raises:
+        ValueError: the settings are not for several processes, or not for as many.
+    """
     if (count := launched()) > 1:
         settings.model.check(settings.for_model, count)
     on_cpu = settings.resolved["model"].get("device") == "cpu"

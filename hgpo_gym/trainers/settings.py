@@ -252,8 +252,11 @@ class PlaySettings(SettingsSection):
 
     @classmethod
     def parse(cls, resolved: Mapping[str, Any]) -> Self:
-        """Parse a composed configuration. Keys that belong to commands are left out. Raises ValueError: names every
-        invalid setting, its value, and the valid values."""
+        """Parse a composed configuration. Keys that belong to commands are left out.
+
+        Raises:
+            ValueError: names every invalid setting, its value, and the valid values.
+        """
         values = {name: resolved[name] for name in cls.model_fields if name in resolved}
         return parse_section(cls, {**values, **cls._derived(values), "resolved": values})
 

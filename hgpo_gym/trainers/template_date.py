@@ -16,8 +16,10 @@ def date_of(engine: Choice, run_dir: Path, model: Model) -> str | None:
     """Return the date for these settings, or None if the prompts do not depend on it.
 
     This is `engine.template_date`, else the date of an existing run. Else it is today, if the chat template of the
-    named model asks for the date. Raises ValueError, OSError: the tokenizer cannot be loaded, see `load_model`, or
-    config.yaml is damaged.
+    named model asks for the date.
+
+    Raises:
+        ValueError, OSError: the tokenizer cannot be loaded, see `load_model`, or config.yaml is damaged.
     """
     options = engine.options
     if options.get("template_date") is not None or "template_date" not in options:

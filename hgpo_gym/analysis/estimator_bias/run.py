@@ -83,9 +83,12 @@ class BiasResult:
 
 
 def measure_bias(run: PlaySettings, settings: BiasSettings, out: Path, progress: Progress) -> list[Finding]:
-    """Measure, print the tables, write `findings.csv`, `context_bias.csv` and `errors.png` into `out`. Raises
-    ValueError: an unknown estimator or option, settings that do not fit together, or an environment whose true
-    advantages cannot be known."""
+    """Measure, print the tables, write `findings.csv`, `context_bias.csv` and `errors.png` into `out`.
+
+    Raises:
+        ValueError: an unknown estimator or option, settings that do not fit together, or an environment whose true
+            advantages cannot be known.
+    """
     estimators = {label: BiasResult.of(label, entry, settings) for label, entry in settings.estimators.items()}
     stages = _stages(run, settings, progress, max((entry.restarts for entry in estimators.values()), default=0))
     findings: list[Finding] = []

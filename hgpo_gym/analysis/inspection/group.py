@@ -65,7 +65,11 @@ class Group:
         return int(self.rows[np.argmax(np.ptp(stacked, axis=0))])
 
     def row(self, name: str) -> int:
-        """Return the row of `episode.step`. Raises ValueError: another form, or an unknown step."""
+        """Return the row of `episode.step`.
+
+        Raises:
+            ValueError: another form, or an unknown step.
+        """
         match = re.fullmatch(r"(\d+)\.(\d+)", name)
         if match is None:
             raise ValueError(f"step {name!r}: write episode.step, both counted from 1, for example 3.5.")
@@ -81,8 +85,11 @@ class Group:
 
 
 def find_group(rollout: SavedRollout, task: str) -> int:
-    """Return the number of the task's group. `task` is that number, a task id, or a part of exactly one. Raises
-    ValueError: no group fits, or several do."""
+    """Return the number of the task's group. `task` is that number, a task id, or a part of exactly one.
+
+    Raises:
+        ValueError: no group fits, or several do.
+    """
     ids = group_task_ids(rollout)
     # A number takes precedence over a task id that contains it.
     if task in map(str, ids):

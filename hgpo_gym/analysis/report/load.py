@@ -340,8 +340,11 @@ class Comparison:
 def load_runs(directories: Sequence[Path]) -> tuple[list[FinishedRun], list[Path]]:
     """Return the finished runs in directories, and the paths of unfinished ones.
 
-    A directory is a run, or a folder of runs at any depth. Raises FileNotFoundError: a directory holds no finished run;
-    DamagedError: a file of a run is damaged.
+    A directory is a run, or a folder of runs at any depth.
+
+    Raises:
+        FileNotFoundError: a directory holds no finished run.
+        DamagedError: a file of a run is damaged.
     """
     finished: dict[Path, FinishedRun] = {}
     unfinished: list[Path] = []
@@ -362,8 +365,10 @@ def load_runs(directories: Sequence[Path]) -> tuple[list[FinishedRun], list[Path
 def comparisons(runs: Sequence[FinishedRun]) -> list[Comparison]:
     """Return the runs in comparisons. Runs of a comparison differ only in the algorithm, its options and the seed.
 
-    They also have the same tasks: of a list of splits a run takes the first that exists. Raises ValueError: two
-    directories hold the same run.
+    They also have the same tasks: of a list of splits a run takes the first that exists.
+
+    Raises:
+        ValueError: two directories hold the same run.
     """
     by_settings: dict[str, list[FinishedRun]] = {}
     for run in runs:

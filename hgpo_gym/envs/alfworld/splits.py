@@ -113,8 +113,12 @@ def data_root(data: str | os.PathLike[str] | None) -> Path:
 
 
 def game_of(file: Path) -> Game:
-    """Return the game of one `game.tw-pddl` file, with its `traj_data.json` beside it. Raises FileNotFoundError: there
-    is no such file; ValueError: it is not a valid game."""
+    """Return the game of one `game.tw-pddl` file, with its `traj_data.json` beside it.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not a valid game.
+    """
     if not file.is_file():
         raise FileNotFoundError(f"There is no game file {file}: expected an ALFWorld {GAME_FILE}.")
     trajectory = read_trajectory(file)

@@ -119,8 +119,11 @@ class TextWorldEngine:
             self.step(command)
 
     def expert_command(self) -> str:
-        """Return the next command of alfworld's expert; `look` if it has no admissible advice. Raises RuntimeError: the
-        engine was made without `expert=True`."""
+        """Return the next command of alfworld's expert; `look` if it has no admissible advice.
+
+        Raises:
+            RuntimeError: the engine was made without `expert=True`.
+        """
         if self._expert is None:
             raise RuntimeError("This engine follows no expert: make it with expert=True.")
         return self._expert.command

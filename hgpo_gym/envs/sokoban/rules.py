@@ -36,8 +36,11 @@ class Level:
 
     @classmethod
     def parse(cls, text: str) -> "Level":
-        """Return the level of a text: rows joined by `/`, in the signs of `LEGEND`. Raises ValueError: rows of
-        different length, other than one player, not as many boxes as goals."""
+        """Return the level of a text: rows joined by `/`, in the signs of `LEGEND`.
+
+        Raises:
+            ValueError: rows of different length, other than one player, not as many boxes as goals.
+        """
         rows = text.split("/")
         if len({len(row) for row in rows}) > 1:
             raise ValueError(f"Level {text!r}: its rows differ in length.")

@@ -64,7 +64,10 @@ class Extractor:
 
     def __call__(self, requests: Sequence[Request]) -> list[Features]:
         """Return the features of each request's choices. They do not depend on the batch, except for empty columns.
-        Raises CannotRespondError: a request without choices, or without a step."""
+
+        Raises:
+            CannotRespondError: a request without choices, or without a step.
+        """
         moments = [self._look(request) for request in requests]
         counts = [len(moment.rows) for moment in moments]
         of_request = np.repeat(np.arange(len(moments)), counts)

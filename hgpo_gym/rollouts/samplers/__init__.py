@@ -36,8 +36,12 @@ register_sampler = SAMPLERS.register
 
 
 def make_sampler(choice: Choice, task_ids: Sequence[str], seed: int) -> Sampler:
-    """Return the chosen sampler. Raises ValueError: an unknown name, option or value; TypeError: the registered object
-    makes no part of a sampler."""
+    """Return the chosen sampler.
+
+    Raises:
+        ValueError: an unknown name, option or value.
+        TypeError: the registered object makes no part of a sampler.
+    """
     parts = SAMPLERS.bind(choice)()
     options = ", ".join(f"sampler.{name}={value}" for name, value in choice.options.items())
     described = f"sampler={choice.name}" + (f" ({options})" if options else "")

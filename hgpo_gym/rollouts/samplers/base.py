@@ -165,8 +165,11 @@ class Sampler:
     measured: Mapping[str, float | None] = field(default_factory=dict)
 
     def tasks(self, iteration: int, count: int, outcomes: Outcomes, round: int = 0) -> list[str]:
-        """Return the tasks of `count` groups for a round of an iteration. Raises ValueError: the curriculum names a
-        wrong number of tasks, or lacks their measures."""
+        """Return the tasks of `count` groups for a round of an iteration.
+
+        Raises:
+            ValueError: the curriculum names a wrong number of tasks, or lacks their measures.
+        """
         if (measure := self.curriculum.measure) and not self.measured:
             raise ValueError(f"{self.described} needs the {measure} of every task before training: set `measured`.")
         draw = TaskDraw(self.task_ids, self.seed, iteration, round, outcomes, self.measured)

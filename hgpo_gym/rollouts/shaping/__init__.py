@@ -37,8 +37,11 @@ MAY_DIFFER = ("reward", "penalty")
 
 
 def shape(choice: Choice, rollout: Rollout) -> StepBatch:
-    """Return the rollout's batch with the rewards and penalties of the chosen shaping. Raises ValueError: an unknown
-    name, option or value, or a shaping that changes another column."""
+    """Return the rollout's batch with the rewards and penalties of the chosen shaping.
+
+    Raises:
+        ValueError: an unknown name, option or value, or a shaping that changes another column.
+    """
     try:
         batch = SHAPERS.bind(choice)(rollout)
     except ColumnError as error:

@@ -31,8 +31,12 @@ MakeLogger = Callable[[Path, dict[str, Any], int], Logger]
 
 
 def find_loggers(names: Sequence[str]) -> list[MakeLogger]:
-    """Return the classes of these loggers. Nothing is written yet. Raises ValueError: an unknown name;
-    ModuleNotFoundError: the package of a logger is missing."""
+    """Return the classes of these loggers. Nothing is written yet.
+
+    Raises:
+        ValueError: an unknown name.
+        ModuleNotFoundError: the package of a logger is missing.
+    """
     for name in names:
         if name not in LOGGERS:
             raise ValueError(unknown_name("logger", name, LOGGERS))

@@ -17,7 +17,10 @@ PROJECT = "hgpo_gym"
 
 class WandbLogger:
     """Logs to one run of Weights & Biases, with the settings as its config. A resumed run continues the same one.
-    Raises ConnectionError: not logged in, or the server cannot be reached."""
+
+    Raises:
+        ConnectionError: not logged in, or the server cannot be reached.
+    """
 
     def __init__(self, run_dir: Path, settings: dict[str, Any], after: int):  # noqa: ARG002 - Logger
         try:

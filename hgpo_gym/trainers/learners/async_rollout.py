@@ -54,8 +54,12 @@ class AsyncRollout(Protocol):
     iteration: int | None
 
     def submit(self, iteration: int, outcomes: Outcomes, past: StaleWeights) -> None:
-        """Begin to collect an iteration by the oldest of the past weights. Raises AsyncRolloutDiedError: the process
-        has ended; Exception: the error that stopped its start."""
+        """Begin to collect an iteration by the oldest of the past weights.
+
+        Raises:
+            AsyncRolloutDiedError: the process has ended.
+            Exception: the error that stopped its start.
+        """
 
     def result(self) -> Rounds:
         """Wait for the iteration and return it. Raises the error of its collection, or AsyncRolloutDiedError."""

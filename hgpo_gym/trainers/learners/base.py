@@ -69,8 +69,11 @@ class Learner(Protocol):
         """Collect the experience of an iteration, counted from 0. Ctrl-C may interrupt it."""
 
     def learn(self, iteration: int, collected: Any, seconds: float) -> Learned:
-        """Learn from the result of `collect`, which took `seconds`. Ctrl-C waits for it. Raises NonFiniteError: a
-        number is infinite or NaN; the policy must no longer be used."""
+        """Learn from the result of `collect`, which took `seconds`. Ctrl-C waits for it.
+
+        Raises:
+            NonFiniteError: a number is infinite or NaN; the policy must no longer be used.
+        """
 
     def saving(self) -> Saving:
         """Return a writer of the present state. All processes take part; the main one writes."""

@@ -146,8 +146,11 @@ def check_notes(run: RunSettings) -> None:
 
 def validate_estimator(run: RunSettings) -> Advantages:
     """Assign credit to a toy batch and return the result. Its targets are the columns that a critic must predict,
-    because the run does not record them. Raises ValueError: the estimator or an option is unknown, a value is invalid,
-    or the run does not record a column."""
+    because the run does not record them.
+
+    Raises:
+        ValueError: the estimator or an option is unknown, a value is invalid, or the run does not record a column.
+    """
     ESTIMATORS.check_options(*run.algo)
     needed = needed_with(*run.algo)
     recorded = _recorded(run)
@@ -169,8 +172,11 @@ def validate_estimator(run: RunSettings) -> Advantages:
 
 def try_shaping(run: RunSettings) -> None:
     """Shape the rewards of a toy batch whose responses have one token. Only shaping of this package is tried: other
-    shaping may need content that a toy batch lacks. Raises ValueError: the shaping or an option is unknown, a value is
-    invalid, or the run does not record a column."""
+    shaping may need content that a toy batch lacks.
+
+    Raises:
+        ValueError: the shaping or an option is unknown, a value is invalid, or the run does not record a column.
+    """
     SHAPERS.check_options(*run.shaping)
     shaping = SHAPERS[run.shaping.name]
     batch = _toy_batch(run, {name: [0] * len(STEPS) for name in _recorded(run)})

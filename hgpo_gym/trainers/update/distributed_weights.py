@@ -41,8 +41,11 @@ class ReplicatedWeights(Weights):
 class ShardedWeights(Weights):
     """Weights and optimiser that are sharded over the processes by FSDP2, one unit per layer.
 
-    `Accelerator.prepare` would choose DDP on CPUs, and it accepts no model without an optimizer. So its FSDP2 part is
-    called directly. Raises ImportError: torch is too old.
+    `Accelerator.prepare` would choose DDP on CPUs, and it accepts no model without an optimizer. So its FSDP2 part
+    is called directly.
+
+    Raises:
+        ImportError: torch is too old.
     """
 
     def __init__(self, policy: LikelihoodModel, accelerator: "Accelerator"):

@@ -15,8 +15,10 @@ def make_optimizer(model: torch.nn.Module, settings: TrainerSettings) -> torch.o
     """Return the optimiser of the trainable parameters: all of them, or the adapter's.
 
     AdamW's state has two numbers per parameter, in the parameter's format. With `adamw_8bit` they have 8 bits, in
-    blocks that share a scale (Dettmers et al., 2022). `muon` is `MuonAndAdamW`. Raises ModuleNotFoundError: 8 bits
-    without bitsandbytes.
+    blocks that share a scale (Dettmers et al., 2022). `muon` is `MuonAndAdamW`.
+
+    Raises:
+        ModuleNotFoundError: 8 bits without bitsandbytes.
     """
     parameters = trained_parameters(model)
     rate, decay = settings.learning_rate, settings.weight_decay

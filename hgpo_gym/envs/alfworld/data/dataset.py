@@ -130,9 +130,12 @@ class ALFWorldData:
         self.progress.line(f"The archives stay in {folder}, to restore games from. They may be removed.")
 
     def take(self, sources: Sequence[Path]) -> bool:
-        """Install the games of folders or archives. Return whether all are valid. See `install.list_sources`. Raises
-        FileNotFoundError: a source does not exist, or there are no games; ValueError: an archive is damaged, or two
-        sources have the same game."""
+        """Install the games of folders or archives. Return whether all are valid. See `install.list_sources`.
+
+        Raises:
+            FileNotFoundError: a source does not exist, or there are no games.
+            ValueError: an archive is damaged, or two sources have the same game.
+        """
         found = list_sources(sources)
         for file in found:
             if file not in sources:

@@ -34,7 +34,11 @@ class Installed:
 
 def list_sources(paths: Sequence[Path]) -> list[Path]:
     """Return the zip files and folders of games: those in `paths`, or the `json_*.zip` of a folder without games. Of
-    several versions of the games there, return the newest. Raises FileNotFoundError: a path does not exist."""
+    several versions of the games there, return the newest.
+
+    Raises:
+        FileNotFoundError: a path does not exist.
+    """
     sources: list[Path] = []
     for path in paths:
         if not path.exists():
@@ -56,8 +60,11 @@ def _version(archive: Path) -> tuple[int, ...]:
 def open_sources(sources: Sequence[Path]) -> Iterator[Trials]:
     """Yield the games in zip files and folders. They can be read while the context lasts.
 
-    A game's name is its path below the folder of a split. Its two files may come from different sources. Raises
-    FileNotFoundError: there are no games; ValueError: two sources have the same file.
+    A game's name is its path below the folder of a split. Its two files may come from different sources.
+
+    Raises:
+        FileNotFoundError: there are no games.
+        ValueError: two sources have the same file.
     """
     trials: dict[str, dict[str, Trial]] = defaultdict(lambda: defaultdict(dict))
     origins: dict[tuple[str, str, str], Path] = {}

@@ -41,7 +41,10 @@ class InvalidGameError(ValueError):
 
 def read_game(file: Path) -> dict[str, Any]:
     """Return the content of a `game.tw-pddl` file: `pddl_domain`, `pddl_problem`, `grammar`, `solvable` and others.
-    Raises InvalidGameError: it is not a valid game, as far as its text can tell."""
+
+    Raises:
+        InvalidGameError: it is not a valid game, as far as its text can tell.
+    """
     game = _read_json(file)
     for key in ("pddl_domain", "pddl_problem", "grammar"):
         if not isinstance(game.get(key), str):
@@ -56,7 +59,10 @@ def read_game(file: Path) -> dict[str, Any]:
 
 def read_trajectory(game_file: Path) -> dict[str, Any]:
     """Return the `traj_data.json` beside a game: `task_type`, `pddl_params` (the task's object types) and others.
-    Raises InvalidGameError: it is missing or damaged."""
+
+    Raises:
+        InvalidGameError: it is missing or damaged.
+    """
     file = game_file.with_name(TRAJECTORY_FILE)
     if not file.is_file():
         raise InvalidGameError(game_file, f"there is no {TRAJECTORY_FILE} beside it")
@@ -71,8 +77,11 @@ def read_trajectory(game_file: Path) -> dict[str, Any]:
 
 
 def examine_game(file: Path, folder: Path) -> dict[str, str]:
-    """Read a game that lies below `folder`: its `task_id` and `task_type`, or why it is `skipped`. Raises
-    InvalidGameError: the game is damaged."""
+    """Read a game that lies below `folder`: its `task_id` and `task_type`, or why it is `skipped`.
+
+    Raises:
+        InvalidGameError: the game is damaged.
+    """
     relative_path = str(file.parent.relative_to(folder))
     if "movable" in relative_path or "Sliced" in relative_path:
         return {"skipped": "movable receptacles or sliced objects"}

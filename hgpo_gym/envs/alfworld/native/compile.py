@@ -176,8 +176,11 @@ class _Compiler:
 
 
 def match_goal(goal: str) -> tuple[str, dict[str, str]]:
-    """Return the task type of a goal, and the types that it names: `o` (object), `r` (receptacle), `lamp`. Raises
-    UnknownGameRules: it is the goal of none of the six task types."""
+    """Return the task type of a goal, and the types that it names: `o` (object), `r` (receptacle), `lamp`.
+
+    Raises:
+        UnknownGameRules: it is the goal of none of the six task types.
+    """
     for task_type, pattern in _GOAL_PATTERNS.items():
         if match := pattern.fullmatch(goal):
             return task_type, match.groupdict()

@@ -48,8 +48,12 @@ class CompiledGames:
         return game
 
     def ensure(self, game_file: Path) -> bool:
-        """Compile a game for later use, unless it is compiled already. Return whether this call compiled it. Raises
-        OSError: the file cannot be read, or the directory not written; ValueError: as `get`."""
+        """Compile a game for later use, unless it is compiled already. Return whether this call compiled it.
+
+        Raises:
+            OSError: the file cannot be read, or the directory not written.
+            ValueError: as `get`.
+        """
         content = Path(game_file).read_bytes()
         entry = self.entry(content)
         if read_entry(entry, _made_by()) is not None:

@@ -50,7 +50,11 @@ GRAMMARS = (
 
 
 def identify(domain: str, grammar: str) -> GameRules:
-    """Return the rules of a game with this domain and grammar. Raises UnknownGameRules: one of them is not known."""
+    """Return the rules of a game with this domain and grammar.
+
+    Raises:
+        UnknownGameRules: one of them is not known.
+    """
     if (domain_digest := domain_fingerprint(domain)) not in DOMAINS:
         raise UnknownGameRules(
             f"The game's PDDL domain is not one that the native engine knows (sha256 {domain_digest})."

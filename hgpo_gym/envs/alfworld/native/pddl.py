@@ -68,8 +68,12 @@ def tokens(text: str) -> list[str]:
 
 
 def parse_problem(text: str) -> Problem:
-    """Parse a problem of the ALFRED domain. Raises ValueError: the text is no PDDL problem; UnknownGameRules: it says
-    something that games of this domain do not say."""
+    """Parse a problem of the ALFRED domain.
+
+    Raises:
+        ValueError: the text is no PDDL problem.
+        UnknownGameRules: it says something that games of this domain do not say.
+    """
     problem = _read(tokens(text))
     sections = {section[0]: section[1:] for section in problem if isinstance(section, list) and section}
     for name in (":objects", ":init", ":goal"):

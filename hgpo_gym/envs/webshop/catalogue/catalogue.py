@@ -135,8 +135,11 @@ def build_catalogue(sources: Sources, folder: Path, progress: ProgressCallback |
 
 
 def keep(folder: Path, fill: Callable[[Path], None], size: float) -> None:
-    """Make a folder of the cache by `fill(folder)`, completely or not at all, unless it exists and is valid. Raises
-    OSError: it cannot be written; `size`, the number of bytes that it needs, is part of the message."""
+    """Make a folder of the cache by `fill(folder)`, completely or not at all, unless it exists and is valid.
+
+    Raises:
+        OSError: it cannot be written; `size`, the number of bytes that it needs, is part of the message.
+    """
     try:
         cached_folder(folder, fill)
     except OSError as error:

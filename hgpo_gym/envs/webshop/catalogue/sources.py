@@ -34,8 +34,12 @@ class Sources:
 
 def find_sources(data: str | os.PathLike[str] | None = None) -> Sources:
     """Return the files in `data`: a folder, or the file of products to use if the folder has several. None:
-    $WEBSHOP_DATA, else ~/.cache/webshop. Raises FileNotFoundError: the products or their attributes are not there;
-    ValueError: the folder has several files of products."""
+    $WEBSHOP_DATA, else ~/.cache/webshop.
+
+    Raises:
+        FileNotFoundError: the products or their attributes are not there.
+        ValueError: the folder has several files of products.
+    """
     place = data_place(data)
     products = place if place.is_file() else _only(product_files(place), place)
     if not products.name.startswith(PRODUCTS):

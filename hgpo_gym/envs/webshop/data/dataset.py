@@ -97,8 +97,11 @@ class WebShopData:
 
     def take(self, sources: Sequence[Path]) -> bool:
         """Copy WebShop's files from folders, or the named files. Leave out invalid files. Return whether all are valid.
-        Raises FileNotFoundError: a source does not exist, or there is no such file; ValueError: two sources have the
-        same file."""
+
+        Raises:
+            FileNotFoundError: a source does not exist, or there is no such file.
+            ValueError: two sources have the same file.
+        """
         files = list_files(sources)
         with self._locked():
             copied = [name for name, file in files.items() if self._take_file(name, file)]
@@ -188,8 +191,12 @@ class WebShopData:
 
 
 def list_files(sources: Sequence[Path]) -> dict[str, Path]:
-    """Return WebShop's files by name: those in folders, and those named. Raises FileNotFoundError: a source does not
-    exist, or there is no such file; ValueError: two sources have the same file."""
+    """Return WebShop's files by name: those in folders, and those named.
+
+    Raises:
+        FileNotFoundError: a source does not exist, or there is no such file.
+        ValueError: two sources have the same file.
+    """
     found: dict[str, Path] = {}
     for source in sources:
         if not source.exists():

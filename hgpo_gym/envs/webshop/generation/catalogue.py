@@ -50,7 +50,12 @@ def generated_folder(seed: int = 0, products: int = 400) -> Path:
 
 def write_catalogue(folder: Path, seed: int, products: int) -> Path:
     """Write the three files into the new `folder`, which appears completely or not at all. Memory does not grow with
-    size. Raises FileExistsError: `folder` is there already; ValueError: `products` is not positive."""
+    size.
+
+    Raises:
+        FileExistsError: `folder` is there already.
+        ValueError: `products` is not positive.
+    """
     if folder.exists():
         raise FileExistsError(f"{folder} exists already: name a new folder for the generated catalogue.")
     return make_whole(folder, lambda whole: _write_files(whole, seed, products))
@@ -86,8 +91,11 @@ def _json_lines(file: Path, brackets: str) -> Iterator[Callable[[str], None]]:
 
 
 def generate_catalogue(seed: int, products: int) -> Iterator[GeneratedProduct]:
-    """Yield the products of the catalogue of this seed, family by family; the same on every machine. Raises ValueError:
-    `products` is not positive."""
+    """Yield the products of the catalogue of this seed, family by family; the same on every machine.
+
+    Raises:
+        ValueError: `products` is not positive.
+    """
     if products < 1:
         raise ValueError(f"A catalogue needs at least one product, got products={products}.")
     return islice(_all_products(seed, min(1.0, PRODUCTS_WITH_GOALS / products)), products)

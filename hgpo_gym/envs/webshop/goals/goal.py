@@ -60,8 +60,11 @@ class Goal:
 def complete_goal(record: Mapping[str, Any], catalogue: Catalogue) -> Goal:
     """Return a user-defined goal, in the benchmark's format: `instruction_text` and, all optional, `attributes` (a
     list), `goal_options` (a dictionary by name, or a list of values) and `price_upper`. The kind of product comes from
-    `asin`, a product of the catalogue, or from `category`, `query`, `name` and `product_category`. Raises ValueError:
-    something is missing or unknown."""
+    `asin`, a product of the catalogue, or from `category`, `query`, `name` and `product_category`.
+
+    Raises:
+        ValueError: something is missing or unknown.
+    """
     if not isinstance(record, Mapping):
         raise ValueError(f"A goal is a mapping with 'instruction_text' and others, not {record!r}.")
     for name in record.keys() - set(_GOAL_KEYS):

@@ -194,7 +194,10 @@ def split_positions(goals: GoalList, catalogue: Catalogue, split: str) -> range:
 
     Of the full catalogue `test` is 0 to 499, `eval` 500 to 1499 and `train` the rest. Of a catalogue of at most 1,000
     products, the benchmark's small setting, `validation` is 0 to 499 and `train` the rest; where there are fewer than
-    1,000 goals, the halves. `all` is there in both. Raises ValueError: an unknown split, or one without goals.
+    1,000 goals, the halves. `all` is there in both.
+
+    Raises:
+        ValueError: an unknown split, or one without goals.
     """
     splits = goal_splits(goals, catalogue)
     if split not in splits:

@@ -38,8 +38,11 @@ class Sb3Learner:
     the task again. Every iteration draws new environments and random numbers from seed and iteration. Checkpoints
     hold model, optimiser and replay buffer, so a resumed run gives the same numbers.
 
-    The rollout metrics cover the first episode of each sub-environment. They have the same number and tasks as those of
-    other algorithms. Raises ValueError: several processes, or settings that these algorithms do not support.
+    The rollout metrics cover the first episode of each sub-environment. They have the same number and tasks as those
+    of other algorithms.
+
+    Raises:
+        ValueError: several processes, or settings that these algorithms do not support.
     """
 
     packages = ("stable_baselines3",)

@@ -84,8 +84,11 @@ class Sb3Policy:
 
     @torch.inference_mode()
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
-        """Return one response per request, in order. Each depends on its request's seed. Raises CannotRespondError: a
-        request has no admissible responses."""
+        """Return one response per request, in order. Each depends on its request's seed.
+
+        Raises:
+            CannotRespondError: a request has no admissible responses.
+        """
         for request in requests:
             check_listed(request.allowed_responses)
         features = [read(self.episodes.features, request.prompt, request.allowed_responses) for request in requests]

@@ -64,8 +64,11 @@ def bind_objective(choice: Choice, extras: Collection[str] | None = None) -> Obj
 def _prepared(
     name: str, function: Callable[..., Any], options: Mapping[str, Any], rows: Sequence[TrainingSample], generator: Any
 ) -> Prepared:
-    """Return the result of an objective's pre-pass. A plain list of columns is wrapped. Raises ValueError: the result
-    is not one dictionary of columns per row."""
+    """Return the result of an objective's pre-pass. A plain list of columns is wrapped.
+
+    Raises:
+        ValueError: the result is not one dictionary of columns per row.
+    """
     result = function(rows, generator, **options)
     prepared = result if isinstance(result, Prepared) else Prepared(result)
     columns = prepared.columns
