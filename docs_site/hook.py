@@ -10,7 +10,7 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 from docs_site.cards import cards, columns, families
-from docs_site.creditbench import leaderboard, validity
+from docs_site.creditbench import by_environment, leaderboard, quality_and_cost, validity
 from docs_site.environments import environments, facts, options, splits
 from docs_site.formulas import draw_formulas
 from docs_site.groups import groups
@@ -29,6 +29,7 @@ PARTS: dict[str, Callable[[str], str]] = {
     "commands": commands,
     "configuration": configuration,
     "creditbench": leaderboard,
+    "creditbench_environments": by_environment,
     "creditbench_validity": validity,
     "environments": environments,
     "facts": facts,
@@ -43,6 +44,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     f"environments/generated/{name}.svg": partial(picture, name) for name in GAMES
 } | {
     **{f"methods/generated/{name}.svg": partial(groups, name) for name in PANELS},
+    "methods/generated/creditbench.svg": quality_and_cost,
     "results/generated/headline.svg": heat_map,
     "results/generated/league.html": league,
 }

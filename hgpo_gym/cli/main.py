@@ -78,9 +78,10 @@ EXAMPLES = {
         "hgpo-gym estimator-bias env=alfworld env.split=generated 'bias.group_sizes=[4,8,16]' bias.episodes=256",
     ],
     "creditbench": [
-        "hgpo-gym creditbench gigpo hgpo nested_bellman",
+        "hgpo-gym creditbench gigpo hgpo 'nested_bellman episode_weight=1'",
         "hgpo-gym creditbench --csv my_method.csv",
         "hgpo-gym creditbench --out leaderboard.csv",
+        "hgpo-gym creditbench make --seed 1",
     ],
     "report": ["hgpo-gym report runs/compare-signpost_maze", "hgpo-gym report runs/first runs/second --out runs/both"],
     "health": ["hgpo-gym health runs/signpost_maze-hgpo-seed0"],
@@ -128,8 +129,15 @@ def directory(argument: str) -> Path:
 
 def add_creditbench_arguments(command: argparse.ArgumentParser) -> None:
     """Add the arguments of `hgpo-gym creditbench`."""
-    command.add_argument("methods", nargs="*", metavar="METHOD", help="estimators by name (all that can be scored)")
+    command.add_argument("methods", nargs="*", metavar="METHOD", help="estimators, 'NAME option=value' (all), or: make")
     command.add_argument("--csv", type=Path, metavar="FILE", help="the advantages of a method from elsewhere")
+    command.add_argument(
+        "--key",
+        nargs="+",
+        choices=("observation", "observation+action"),
+        default=["observation"],
+        help="key functions of the context keys, a row for each (observation)",
+    )
     command.add_argument("--seed", type=int, default=0, help="of the probes; 0 has the public ones (0)")
     command.add_argument("--out", type=Path, metavar="FILE", help="also write the table as CSV")
     command.add_argument(

@@ -4,11 +4,12 @@
 
     print(creditbench.score(lambda batch: batch.reward, name="rewards"))
 
-Scoring needs NumPy alone. The probes are made once, from seeds, into the cache.
+Scoring needs NumPy alone. The probes are made once, from seeds, into the cache: three minutes. `sample()` has a few of
+them at once.
 """
 
 from hgpo_gym.creditbench.data import DIGEST, Probe
-from hgpo_gym.creditbench.probes import probes
+from hgpo_gym.creditbench.probes import probes, sample
 from hgpo_gym.creditbench.scores import Score, score, score_file, write_template
 
-__all__ = ["DIGEST", "Probe", "Score", "probes", "score", "score_file", "write_template"]
+__all__ = ["DIGEST", "Probe", "Score", "probes", "sample", "score", "score_file", "write_template"]

@@ -2,10 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +18,21 @@ GAMMA = 0.95
 GROUP_SIZES = (4, 8, 16)
 HISTORY_LENGTH = 4
 """The past observations in the context keys."""
+DEFAULT_KEY = "observation"
 SUPPLIED = ("action", "success", "final_keys", "texts", "truncated")
 """The columns of a batch that estimators may need."""
-DIGEST = "690462cb210ba902a510cf61885df44762edd42a39f8ec524a11c5d5d8a4b96d"
-"""SHA-256 of the probes of seed 0, the public ones."""
+DIGESTS = {
+    "maze_halls": "39dfd896d54456956c6ffdea94b8ab14bedd40c884ad1586adebf7d76b60e7a0",
+    "maze_chance": "5208aa455f147229bba726aa31b314eaddd441fba50a8e63607b2290811b7319",
+    "maze_plates": "9f8fe0aa63581c004c21f3d6a42f1e50eaec8f820a653d270dcc0ebc3444d924",
+    "alfworld": "2b271bf8acb9fdd1939fc659e960abb75a87d73f2f8928cd2990f611f99da02e",
+    "webshop": "174ef9dcda8f300022939a1b73bacca2deac1852a9d94b3bbc8f423f6cca0ce1",
+    "secret_word": "179e6a3195d7c17506f5ed12354621f75053ef4eea4d2307cbbe2f9edc1ab5d1",
+    "sokoban": "f1edc840431a5eeaa9b5c2bc6ad0bad94046fae9dd6c4c1805ecabc02ee0c0d7",
+    "textcraft": "6f33abc26fa747f171d9e82796ccc88a1092b516fd38cc9fe7d5c8984efc9432",
+    "search": "96ccd4d409fb3b8a13817d731781749d60ec8ad03d4e80c09a94073fbed68b7a",
+}
+"""SHA-256 of the probes of seed 0, the public ones, by environment."""
 COLUMNS = (
     *("task", "episode", "step", "observation", "action", "reward", "success", "truncated", "final_observation"),
     *("history", "advantage", "standard_error"),
@@ -37,20 +49,27 @@ class Probe:
     Attributes:
         environment, stage: see `hgpo_gym.creditbench.making`.
         columns: arrays [N] by name. Texts are numbers of `texts`. `advantage` is Q - V of the step's history and
-            action, discounted by `GAMMA`; `standard_error` is its own, 0 where it is exact; `history` is equal for
-            steps with equal history and action.
+            action, discounted by `GAMMA`, NaN where it is not known; `standard_error` is its own, 0 where it is exact;
+            `history` is equal for steps with equal history and action.
         texts: observations and actions.
+        key: the key function of the context keys, `observation` or `observation+action`.
     """
 
     environment: str
     stage: str
     columns: dict[str, np.ndarray]
     texts: Sequence[str] = field(repr=False)
+    key: str = DEFAULT_KEY
 
     @property
     def name(self) -> str:
         """The environment and the stage, as result files name them."""
         return f"{self.environment}/{self.stage}"
+
+    @cached_property
+    def known(self) -> np.ndarray:
+        """The rows whose true advantage is known, int64[M] in ascending order."""
+        return np.flatnonzero(~np.isnan(self.columns["advantage"]))
 
     def batch(self, group_size: int) -> StepBatch:
         """Return the steps in task groups of this size, 4, 8 or 16, with actions, ends and texts."""
@@ -74,18 +93,29 @@ class Probe:
             final_observation=[texts[number] for number in columns["final_observation"].tolist()],
             truncated=columns["truncated"].astype(np.bool_).tolist(),
             history_length=HISTORY_LENGTH,
+            key=self.key,
         )
 
 
-def digest(found: Sequence[Probe]) -> str:
-    """Return SHA-256 over names, texts and columns, in hexadecimal digits."""
-    total = hashlib.sha256()
+def digests(found: Sequence[Probe]) -> dict[str, str]:
+    """Return SHA-256 over names, texts and columns for each environment, in hexadecimal digits."""
+    totals: dict[str, Any] = {}
     for probe in found:
+        total = totals.setdefault(probe.environment, hashlib.sha256())
         total.update(json.dumps([probe.name, list(probe.texts)]).encode())
         for name in COLUMNS:
             values = probe.columns[name]
             total.update(values.astype(values.dtype.newbyteorder("<")).tobytes())
-    return total.hexdigest()
+    return {environment: total.hexdigest() for environment, total in totals.items()}
+
+
+def digest(by_environment: Mapping[str, str]) -> str:
+    """Return one digest of all environments."""
+    return hashlib.sha256("".join(by_environment.values()).encode()).hexdigest()
+
+
+DIGEST = digest(DIGESTS)
+"""The digest of the public probes."""
 
 
 def write(made: Sequence[Probe], path: Path) -> None:

@@ -11,40 +11,53 @@ from hgpo_gym.creditbench.decision_process import DecisionProcess, Situations, u
 from hgpo_gym.creditbench.exact import solve
 from hgpo_gym.creditbench.policies import stages_of_training
 from hgpo_gym.creditbench.simulate import roll_out
+from hgpo_gym.creditbench.text_probes import TEXT_ENVIRONMENTS, text_probes
 from hgpo_gym.envs.signpost_maze import SignpostMaze, SignpostMazeEnv
 from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.randomness import RandomStream
 
-ENVIRONMENTS: dict[str, dict[str, Any]] = {
+MAZES: dict[str, dict[str, Any]] = {
     "maze_halls": {},
     "maze_chance": {"slip": 0.2},
     "maze_plates": {"plates": True},
 }
 """Options of SignpostMaze by environment of the benchmark."""
+ENVIRONMENTS = (*MAZES, *TEXT_ENVIRONMENTS)
 STAGES = {"early": 0, "middle": 10, "late": 20}
 """Improvements of the uniform policy by stage of training."""
 TASKS, EPISODES, STEP_LIMIT, WINDOW = 8, 128, 30, 2
-"""For each environment and stage: tasks, episodes of each, and the step limit. The policy reads two past steps."""
+"""For each maze and stage: tasks, episodes of each, and the step limit. The policy reads two past steps."""
 
 
-def make_probes(seed: int = 0, *, tasks: int = TASKS, episodes: int = EPISODES) -> list[Probe]:
+def make_probes(
+    seed: int = 0,
+    environments: Sequence[str] = ENVIRONMENTS,
+    *,
+    tasks: int | None = None,
+    episodes: int | None = None,
+) -> list[Probe]:
     """Return the probes of a seed, the same bits on every machine.
 
     Args:
         seed: 0 for the public ones.
-        tasks: of each environment and stage.
-        episodes: of each task, a multiple of 16.
+        environments: some of `ENVIRONMENTS`.
+        tasks: of each environment and stage; by default 8 of a maze, 16 of a text environment.
+        episodes: of each task, a multiple of 16; by default 128 and 32.
     """
-    if episodes % max(GROUP_SIZES):
+    if (episodes or 0) % max(GROUP_SIZES):
         raise ValueError(f"episodes={episodes}: choose a multiple of {max(GROUP_SIZES)}, the largest group.")
-    return [probe for number in range(len(ENVIRONMENTS)) for probe in _of_environment(number, seed, tasks, episodes)]
+    found = []
+    for name in environments:
+        make = _maze_probes if name in MAZES else text_probes
+        sizes = {key: value for key, value in (("tasks", tasks), ("episodes", episodes)) if value is not None}
+        found += make(name, (seed, ENVIRONMENTS.index(name)), **sizes)
+    return found
 
 
-def _of_environment(number: int, seed: int, tasks: int, episodes: int) -> list[Probe]:
-    """Return the probes of all stages of an environment."""
-    environment, options = list(ENVIRONMENTS.items())[number]
-    env = SignpostMazeEnv(**options)
-    order = np.random.default_rng((RandomStream.CREDIT_BENCHMARK, seed, number)).permutation(len(env.task_ids))
+def _maze_probes(name: str, seed: tuple[int, int], tasks: int = TASKS, episodes: int = EPISODES) -> list[Probe]:
+    """Return the probes of a maze at all stages."""
+    env = SignpostMazeEnv(**MAZES[name])
+    order = np.random.default_rng((RandomStream.CREDIT_BENCHMARK, *seed)).permutation(len(env.task_ids))
     situations = Situations()
     rules = [_Recorded(env.dynamics(env.task_ids[task])) for task in order[:tasks]]
     unfolded = partial(unfold, situations=situations, window=WINDOW, key="observation")
@@ -53,7 +66,7 @@ def _of_environment(number: int, seed: int, tasks: int, episodes: int) -> list[P
     texts = {key: text for task in rules for key, text in task.texts.items()}
     stages = stages_of_training(situations, short, GAMMA, STEP_LIMIT, list(STAGES.values()))
     return [
-        _probe(environment, stage, processes, _rounded(policy), texts, (seed, number, index), episodes)
+        _probe(name, stage, processes, _rounded(policy), texts, (*seed, index), episodes)
         for index, (stage, policy) in enumerate(zip(STAGES, stages, strict=True))
     ]
 

@@ -1,16 +1,18 @@
 """Scores of a credit-assignment method on the probes."""
 
 import csv
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hgpo_gym.advantages import ESTIMATORS, estimate, needed_with
-from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.batch import StepBatch, labels
 from hgpo_gym.advantages.statistics import joint_labels, mean_of_group
 from hgpo_gym.creditbench.data import GROUP_SIZES, SUPPLIED, Probe
 from hgpo_gym.creditbench.measure import Truth, measure
@@ -33,10 +35,11 @@ class Result:
         probe, group_size: the environment and stage, and the episodes of a group.
         cosine: of advantages and truth over all steps, 1 at best. A common factor does not change it.
         signs: the share of right signs among steps whose truth has one; a 0 counts half.
-        bias2, variance: after the best common factor, in units of the truth's mean square; NaN if it is not positive.
+        bias2, variance: after the best common factor, in units of the truth's mean square; NaN if that is not
+            positive, or the truth is not exact.
         rank: Spearman's correlation inside task groups, the mean over groups whose truth differs.
         nonzero: the share of steps with an advantage other than 0.
-        microseconds: a step.
+        microseconds: of the processor, for a step.
         ceiling: the cosine that a second draw of the truth would have, 1 where the truth is exact.
         by_task: float64[tasks, 3], sums of advantage^2, advantage * truth and truth^2 less its variance.
     """
@@ -66,12 +69,17 @@ class Score:
     name: str
     results: Sequence[Result]
 
-    def mean(self, measure_name: str) -> float:
-        """Return the mean of a field of `Result` over the environments, each the mean of its stages and group sizes."""
-        by_environment: dict[str, list[float]] = {}
+    def by_environment(self, measure_name: str = "cosine") -> dict[str, float]:
+        """Return for each environment the mean of a field of `Result` over its stages and group sizes."""
+        values: dict[str, list[float]] = {}
         for result in self.results:
-            by_environment.setdefault(result.probe.partition("/")[0], []).append(getattr(result, measure_name))
-        return float(np.mean([np.mean(values) for values in by_environment.values()]))
+            values.setdefault(result.probe.partition("/")[0], []).append(getattr(result, measure_name))
+        return {environment: float(np.mean(each)) for environment, each in values.items()}
+
+    def mean(self, measure_name: str) -> float:
+        """Return the mean of a field of `Result` over the environments that have it; NaN if none has."""
+        values = [value for value in self.by_environment(measure_name).values() if not np.isnan(value)]
+        return float(np.mean(values)) if values else float("nan")
 
     @property
     def value(self) -> float:
@@ -110,18 +118,16 @@ def score(method: Method, *, name: str, on: Sequence[Probe] | None = None) -> Sc
 
 
 def score_estimators(names: Sequence[str], on: Sequence[Probe]) -> list[Score]:
-    """Score registered estimators with their default options, the best first.
+    """Score registered estimators, the best first.
+
+    Args:
+        names: of estimators, each with those of its options that differ from the defaults: "gigpo norm=mean_norm".
+        on: the probes.
 
     Raises:
-        ValueError: one that is unknown, or needs a column that probes do not have.
+        ValueError: an estimator or option that is unknown, or one that needs a column that probes do not have.
     """
-    for name in names:
-        ESTIMATORS.find(name)
-        if missing := set(needed_with(name, {})) - set(SUPPLIED):
-            raise ValueError(
-                f"{name} needs the column {min(missing)!r}, and probes have {', '.join(SUPPLIED)}. Leave it out."
-            )
-    scores = [score(partial(_estimate, name), name=name, on=on) for name in names]
+    scores = [score(_estimator(name), name=name, on=on) for name in names]
     return sorted(scores, key=lambda each: -each.value)
 
 
@@ -130,16 +136,32 @@ def scorable() -> list[str]:
     return [name for name in ESTIMATORS if set(needed_with(name, {})) <= set(SUPPLIED)]
 
 
-def _estimate(name: str, batch: StepBatch) -> np.ndarray:
-    return estimate(name, batch)
+def _estimator(name: str) -> Method:
+    """Return the function of an estimator with options: "gigpo norm=mean_norm"."""
+    algorithm, *settings = name.split()
+    ESTIMATORS.find(algorithm)
+    options = {key: _value(text) for key, _, text in (setting.partition("=") for setting in settings)}
+    if missing := set(needed_with(algorithm, options)) - set(SUPPLIED):
+        raise ValueError(
+            f"{name} needs the column {min(missing)!r}, and probes have {', '.join(SUPPLIED)}. Leave it out."
+        )
+    return partial(estimate, algorithm, **options)
+
+
+def _value(text: str) -> Any:
+    """Return the value of an option: JSON, or else text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def score_file(path: str | Path, *, name: str | None = None, on: Sequence[Probe] | None = None) -> Score:
     """Score the advantages of a method from elsewhere.
 
     Args:
-        path: a CSV with the columns `probe`, `group_size`, `row`, `advantage`: a row for each row of each probe and
-            group size, in any order. `write_template` writes such a file.
+        path: a CSV with the columns `probe`, `group_size`, `row`, `advantage`: a line for each known row of each
+            probe, and each group size, in any order. Other rows may be there. `write_template` writes such a file.
         name: of the method; by default the file's.
         on: the probes; by default the public ones.
 
@@ -148,6 +170,7 @@ def score_file(path: str | Path, *, name: str | None = None, on: Sequence[Probe]
     """
     on = probes() if on is None else on
     advantages = {(probe.name, size): np.full(_length(probe), np.nan) for probe in on for size in GROUP_SIZES}
+    known = {probe.name: probe.known for probe in on}
     with Path(path).open(newline="", encoding="utf-8") as file:
         reader = csv.reader(file)
         if tuple(header := next(reader, [])) != HEADER:
@@ -155,12 +178,12 @@ def score_file(path: str | Path, *, name: str | None = None, on: Sequence[Probe]
         for line, cells in enumerate(reader, start=2):
             _take(advantages, cells, f"{path}, line {line}")
     for (probe, size), values in advantages.items():
-        if (missing := np.flatnonzero(np.isnan(values))).size:
+        if (missing := known[probe][np.isnan(values[known[probe]])]).size:
             raise ValueError(
-                f"{path}: {probe} with group_size {size} lacks {missing.size} of {len(values)} rows, the first is row "
-                f"{missing[0]}."
+                f"{path}: {probe} with group_size {size} lacks {missing.size} of {len(known[probe])} rows, the first "
+                f"is row {missing[0]}."
             )
-    calls = iter(advantages.values())
+    calls = map(np.nan_to_num, advantages.values())
     return score(lambda _: next(calls), name=name or Path(path).stem, on=on)
 
 
@@ -171,8 +194,8 @@ def write_template(path: str | Path, method: Method, on: Sequence[Probe] | None 
         writer.writerow(HEADER)
         for probe in probes() if on is None else on:
             for size in GROUP_SIZES:
-                values = method(probe.batch(size)).tolist()
-                writer.writerows((probe.name, size, row, value) for row, value in enumerate(values))
+                values = method(probe.batch(size))
+                writer.writerows((probe.name, size, row, float(values[row])) for row in probe.known.tolist())
 
 
 def _take(advantages: dict[tuple[str, int], np.ndarray], cells: Sequence[str], place: str) -> None:
@@ -194,9 +217,9 @@ def _results(method: Method, name: str, on: Sequence[Probe]) -> Iterator[Result]
     for probe in on:
         for size in GROUP_SIZES:
             batch = probe.batch(size)
-            began = time.perf_counter()
+            began = time.process_time()
             returned = method(batch)
-            seconds = time.perf_counter() - began
+            seconds = time.process_time() - began
             yield _result(probe, size, batch, _checked(returned, name, probe, size), 1e6 * seconds / len(batch))
 
 
@@ -210,20 +233,24 @@ def _checked(returned: np.ndarray, name: str, probe: Probe, size: int) -> np.nda
 
 
 def _result(probe: Probe, size: int, batch: StepBatch, values: np.ndarray, microseconds: float) -> Result:
-    true, noise = probe.columns["advantage"], probe.columns["standard_error"].astype(np.float64) ** 2
-    task = probe.columns["task"]
+    known, columns = probe.known, {name: values[probe.known] for name, values in probe.columns.items()}
+    estimated, true, group = values[known], columns["advantage"], batch.group[known]
+    noise = columns["standard_error"].astype(np.float64) ** 2
     truth = Truth(
         advantage=true,
         variance=noise,
         noise=np.zeros(len(true)),
-        history=probe.columns["history"],
-        group=batch.group,
-        drawn=batch.group,
-        step=batch.step,
+        history=columns["history"],
+        group=group,
+        drawn=group,
+        step=batch.step[known],
     )
-    errors = measure(values, truth, fit_scale=True)
+    # Squared bias needs histories that recur, and few of the steps with a sampled truth do.
+    exact = not noise.any()
+    errors = measure(estimated, truth, fit_scale=True)
     by_task = np.stack(
-        [np.bincount(task, weights=each) for each in (values**2, values * true, true**2 - noise)], axis=1
+        [np.bincount(columns["task"], weights=each) for each in (estimated**2, estimated * true, true**2 - noise)],
+        axis=1,
     )
     total = by_task.sum(axis=0)
     return Result(
@@ -231,9 +258,9 @@ def _result(probe: Probe, size: int, batch: StepBatch, values: np.ndarray, micro
         group_size=size,
         cosine=float(_cosine(total[0], total[1], total[2])),
         signs=errors.sign_agreement,
-        bias2=errors.bias2,
-        variance=errors.variance,
-        rank=_rank_correlation(values, true, batch.group_labels),
+        bias2=errors.bias2 if exact else np.nan,
+        variance=errors.variance if exact else np.nan,
+        rank=_rank_correlation(estimated, true, labels(group)),
         nonzero=float(np.mean(values != 0)),
         microseconds=microseconds,
         ceiling=float(np.sqrt(total[2] / (total[2] + noise.sum()))),
@@ -243,7 +270,8 @@ def _result(probe: Probe, size: int, batch: StepBatch, values: np.ndarray, micro
 
 def _cosine(square: np.ndarray, product: np.ndarray, true_square: np.ndarray) -> np.ndarray:
     """Return the cosine from sums of squares and products; 0 if all advantages are 0."""
-    length = np.sqrt(square * true_square)
+    # The mean square of a sampled truth less its noise may be below 0 in a resample.
+    length = np.sqrt(square * np.maximum(true_square, 0.0))
     return np.where(length > 0, product / np.where(length > 0, length, 1.0), 0.0)
 
 

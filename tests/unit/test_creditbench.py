@@ -10,22 +10,40 @@ from hgpo_gym import creditbench
 from hgpo_gym.advantages import estimate
 from hgpo_gym.advantages.statistics import discounted_returns
 from hgpo_gym.cli.main import main
-from hgpo_gym.creditbench.data import DIGEST, GAMMA, digest
-from hgpo_gym.creditbench.making import make_probes
+from hgpo_gym.creditbench import data
+from hgpo_gym.creditbench.data import DIGESTS, GAMMA, digest, digests
+from hgpo_gym.creditbench.making import MAZES, make_probes
 
 
 @pytest.fixture(scope="module")
 def small():
-    return make_probes(1, tasks=2, episodes=128)
+    return make_probes(1, MAZES, tasks=2, episodes=128)
+
+
+@pytest.fixture(scope="module")
+def sampled():
+    return make_probes(1, ["search"], tasks=4, episodes=16)
 
 
 @pytest.mark.slow
 @pytest.mark.promise("The probes of the benchmark are the same bits on every machine.")
-def test_the_public_probes_have_their_digest_and_other_seeds_another(small):
-    assert digest(make_probes(0)) == DIGEST
-    assert (
-        digest(small) == digest(make_probes(1, tasks=2, episodes=128)) != digest(make_probes(2, tasks=2, episodes=128))
-    )
+def test_the_public_probes_have_their_digests():
+    """Those that are made in seconds. `creditbench.probes` checks all of them wherever it makes them."""
+    for name in (*MAZES, "secret_word", "search"):
+        assert digests(make_probes(0, [name])) == {name: DIGESTS[name]}
+
+
+def test_the_sample_in_the_package_is_what_its_seed_makes():
+    made = make_probes(0, ["maze_halls", "search"], tasks=2, episodes=16)
+    assert digests(creditbench.sample()) == digests(made)
+    assert digests(make_probes(1, ["search"], tasks=2, episodes=16))["search"] != digests(made)["search"]
+
+
+def test_public_probes_that_are_not_those_of_the_version_are_named(monkeypatch, tmp_path, small):
+    monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path))
+    monkeypatch.setattr("hgpo_gym.creditbench.making.make_probes", lambda seed: small)
+    with pytest.raises(ValueError, match=r"the probes of maze_halls, .*, search are not those of version 1"):
+        creditbench.probes()
 
 
 def test_true_advantages_are_0_on_average_and_returns_rise_with_them_by_as_much(small):
@@ -52,6 +70,34 @@ def test_the_truth_scores_1_a_constant_factor_changes_nothing_and_noise_scores_0
     nothing = creditbench.score(lambda batch: np.zeros(len(batch)), name="nothing", on=small)
     assert (nothing.value, nothing.mean("rank"), nothing.mean("nonzero")) == (0.0, 0.0, 0.0)
     assert nothing.mean("signs") == 0.5
+
+
+def test_a_sampled_truth_scores_1_less_its_noise_and_a_second_draw_scores_the_ceiling(small):
+    generator, exact = np.random.default_rng(0), small[1].columns["advantage"]
+
+    def draw():
+        return exact + generator.normal(scale=0.5, size=len(exact))
+
+    columns = small[1].columns | {"advantage": draw(), "standard_error": np.full(len(exact), 0.5, dtype=np.float32)}
+    # Of most steps the truth is not known, and what a method says there is not read.
+    columns["advantage"][::2] = np.nan
+    probe = creditbench.Probe("maze", "middle", columns, small[1].texts)
+    perfect = creditbench.score(lambda _: np.where(np.arange(len(exact)) % 2, exact, 9.0), name="truth", on=[probe])
+    second = creditbench.score(lambda _: draw(), name="second draw", on=[probe])
+    assert perfect.value == pytest.approx(1.0, abs=0.02)
+    assert second.value == pytest.approx(second.mean("ceiling"), abs=0.02)
+    assert second.value < 0.95
+
+
+def test_sampled_advantages_are_0_on_average_and_returns_rise_with_them(sampled):
+    """E[A] = 0 and E[G A] = E[A^2] here, too, with sampled A: its noise is independent of the returns."""
+    for probe in sampled:
+        columns = {name: values[probe.known] for name, values in probe.columns.items()}
+        true, returns = columns["advantage"], discounted_returns(probe.batch(4), GAMMA)[probe.known]
+        square = true**2 - columns["standard_error"].astype(np.float64) ** 2
+        for zero in (true, true * returns - square):
+            by_episode = np.bincount(columns["episode"], weights=zero)
+            assert abs(by_episode.mean()) < 4 * by_episode.std() / np.sqrt(len(by_episode)), probe.name
 
 
 def test_a_file_scores_as_its_function_does_and_its_mistakes_are_named(small, tmp_path):
@@ -89,11 +135,24 @@ def test_wrong_advantages_of_a_function_are_named(small):
 
 
 def test_the_command_prints_the_best_method_first(monkeypatch, tmp_path, capsys, small):
-    monkeypatch.setattr("hgpo_gym.cli.creditbench.probes", lambda seed: small[:2] if seed == 1 else None)
+    monkeypatch.setattr("hgpo_gym.cli.creditbench.probes", lambda seed: small[:2])
     out = tmp_path / "scores.csv"
-    main(["creditbench", "grpo", "nested_bellman", "--seed", "1", "--out", str(out)])
-    assert [row[0] for row in csv.reader(out.open())] == ["method", "nested_bellman", "grpo"]
+    main(["creditbench", "grpo", "nested_bellman history_length=1", "--seed", "1", "--out", str(out)])
+    rows = list(csv.DictReader(out.open()))
+    assert [row["method"] for row in rows] == ["nested_bellman history_length=1", "grpo"]
+    assert rows[0]["maze_halls"] == rows[0]["score"]  # the mean over one environment
     assert "nested_bellman" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["creditbench", "gae", "--seed", "1"])
     assert "gae needs the column 'value'" in capsys.readouterr().err
+
+
+def test_the_command_makes_probes_and_names_their_file_and_digest(monkeypatch, tmp_path, capsys, small):
+    monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path))
+    monkeypatch.setattr("hgpo_gym.creditbench.making.make_probes", lambda seed: small)
+    main(["creditbench", "make", "--seed", "7"])
+    printed = capsys.readouterr().out
+    path = next(tmp_path.rglob("probes.npz"))
+    assert digest(digests(small)) in printed
+    assert str(path) in printed.replace("\n", "")
+    assert [probe.name for probe in data.read(path)] == [probe.name for probe in small]

@@ -2,21 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.analysis.estimator_bias.comparison import RETURNS, BiasComparison, Settings, Stage, split_rows
 from hgpo_gym.creditbench.measure import Truth
+from hgpo_gym.creditbench.noisy_expert import Continuation, NoisyExpert, actions_of_expert
 from hgpo_gym.envs.base import Snapshot, TextEnv
 from hgpo_gym.memory.keys import chain_keys, hash_text, key_function
 from hgpo_gym.randomness import RandomStream
 
 MANY_TASKS = 10
 """From this number of tasks on, standard errors are over tasks; with fewer tasks they are over steps."""
-EPISODES_OF_EXPERT = 100
-"""If no admissible actions are listed, random actions are drawn from what the expert does in these episodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,107 +37,6 @@ class SampledSettings(Settings):
     continuations: int
     groups: int
     restarts: int = 0
-
-
-class Continuation(NamedTuple):
-    """An episode, or its last part. For each step: the hash of the observation, the action and the reward.
-
-    The hash of the last observation follows those of the steps.
-    """
-
-    observations: list[int]
-    actions: list[str]
-    rewards: list[float]
-    won: bool
-    truncated: bool
-
-    def with_end(self, step: int, end: "Continuation") -> "Continuation":
-        """Return this episode before `step`, followed by another end."""
-        return Continuation(
-            self.observations[:step] + end.observations,
-            self.actions[:step] + end.actions,
-            self.rewards[:step] + end.rewards,
-            end.won,
-            end.truncated,
-        )
-
-    def discounted(self, gamma: float) -> float:
-        """Return the discounted return of the first step."""
-        return float(np.dot(self.rewards, gamma ** np.arange(len(self.rewards))))
-
-
-class Actor:
-    """A policy that follows the environment's expert, except for a share of random actions.
-
-    Random actions are admissible ones, or those of `otherwise` if the environment lists none.
-    """
-
-    def __init__(
-        self,
-        env: TextEnv,
-        random_actions: float,
-        settings: Settings,
-        generator: np.random.Generator,
-        otherwise: Sequence[str] = (),
-    ):
-        self.env, self.random_actions, self.generator, self.otherwise = env, random_actions, generator, otherwise
-        self.horizon, self.key = settings.horizon, key_function(settings.key)
-
-    def play_task(self, task_id: str, seed: int, *, keep: int = -1) -> tuple[Continuation, Snapshot | None]:
-        """Play an episode from the task's start, with fresh randomness. Otherwise as `play`."""
-        observation, info = self.env.reset(seed=seed, options={"task_id": task_id})
-        return self.play(observation, self._with_other_chance(info), keep=keep)
-
-    def play(
-        self, observation: str, info: dict[str, Any], first: int = 0, *, action: str | None = None, keep: int = -1
-    ) -> tuple[Continuation, Snapshot | None]:
-        """Play from step `first` to the end. `action`, if given, is the first action.
-
-        Also returns the snapshot before step `keep`.
-        """
-        observations, actions, rewards, snapshot = [self._seen(observation, info)], [], [], None
-        for step in range(first, self.horizon):
-            if step == keep:
-                snapshot = self.env.snapshot()
-            chosen_action = self._choose(info) if action is None else action
-            action = None
-            actions.append(chosen_action)
-            observation, reward, terminated, _, info = self.env.step(chosen_action)
-            rewards.append(reward)
-            observations.append(self._seen(observation, info))
-            if terminated:
-                break
-        return Continuation(observations, actions, rewards, info["won"], not terminated), snapshot
-
-    def play_on(
-        self, snapshot: Snapshot, step: int, action: str | None = None, *, keep: int = -1
-    ) -> tuple[Continuation, Snapshot | None]:
-        """Play another end of the episode from a snapshot taken before `step`. Otherwise as `play`."""
-        observation, info = self.env.restore(snapshot)
-        return self.play(observation, self._with_other_chance(info), step, action=action, keep=keep)
-
-    def returns(self, snapshot: Snapshot, step: int, count: int, gamma: float, action: str | None = None) -> np.ndarray:
-        """Return the discounted returns of `count` other ends of the episode, float64[count]."""
-        return np.array([self.play_on(snapshot, step, action)[0].discounted(gamma) for _ in range(count)])
-
-    def _with_other_chance(self, info: dict[str, Any]) -> dict[str, Any]:
-        """Return the info of the current turn after the environment's randomness was replaced.
-
-        The expert's random choices are drawn again, too.
-        """
-        # A restored environment would otherwise repeat the random draws of the first episode.
-        self.env.np_random = self.generator
-        expert_action = self.env.redraw_expert()
-        return info if expert_action is None else {**info, "expert_action": expert_action}
-
-    def _seen(self, observation: str, info: dict[str, Any]) -> int:
-        return hash_text(self.key.text(observation, info["admissible_actions"]))
-
-    def _choose(self, info: dict[str, Any]) -> str:
-        if self.generator.random() < self.random_actions:
-            choices = info["admissible_actions"] or self.otherwise
-            return choices[int(self.generator.integers(len(choices)))]
-        return info["expert_action"]
 
 
 @dataclass
@@ -181,14 +78,15 @@ def sampled_stages(
     """
     if not env.can_snapshot:
         raise ValueError(f"{type(env).__name__} has no snapshot and restore, which true advantages need.")
-    expert_actions = _actions_of_expert(env, settings)
+    pool = np.random.default_rng((RandomStream.SAMPLED_POOL, settings.seed))
+    expert_actions = actions_of_expert(env, settings.horizon, settings.seed, pool)
     stages = []
     for number, share in enumerate(settings.random_actions):
         generators = [
             np.random.default_rng((stream, settings.seed, number))
             for stream in (RandomStream.SAMPLED_EPISODE, RandomStream.SAMPLED_RESTART)
         ]
-        actor, restarting = (Actor(env, share, settings, generator, expert_actions) for generator in generators)
+        actor, restarting = (noisy_expert(env, share, settings, generator, expert_actions) for generator in generators)
         collected = Collected()
         for index, task_id in enumerate(task_ids):
             collect(collected, actor, task_id, settings, restarting)
@@ -201,21 +99,28 @@ def sampled_stages(
     return stages
 
 
-def _actions_of_expert(env: TextEnv, settings: SampledSettings) -> list[str]:
-    """Return the distinct actions of the expert over `EPISODES_OF_EXPERT` episodes; empty if actions are listed."""
-    _, info = env.reset(seed=settings.seed)
-    if info["admissible_actions"]:
-        return []
-    actor = Actor(env, 0.0, settings, np.random.default_rng((RandomStream.SAMPLED_POOL, settings.seed)))
-    distinct_actions: dict[str, None] = {}
-    for episode in range(EPISODES_OF_EXPERT):
-        trajectory, _ = actor.play_task(env.task_ids[episode % len(env.task_ids)], settings.seed)
-        distinct_actions |= dict.fromkeys(trajectory.actions)
-    return list(distinct_actions)
+def noisy_expert(
+    env: TextEnv,
+    random_actions: float,
+    settings: SampledSettings,
+    generator: np.random.Generator,
+    otherwise: Sequence[str] = (),
+) -> NoisyExpert:
+    """Return a `NoisyExpert` whose observations are the hashes of what the context keys read."""
+    function = key_function(settings.key)
+
+    def seen(observation: str, admissible_actions: tuple[str, ...]) -> int:
+        return hash_text(function.text(observation, admissible_actions))
+
+    return NoisyExpert(env, random_actions, generator, horizon=settings.horizon, seen=seen, otherwise=otherwise)
 
 
 def collect(
-    collected: Collected, actor: Actor, task_id: str, settings: SampledSettings, restarting: Actor | None = None
+    collected: Collected,
+    actor: NoisyExpert,
+    task_id: str,
+    settings: SampledSettings,
+    restarting: NoisyExpert | None = None,
 ) -> None:
     """Play a task's episodes, and compute the true advantages of steps drawn uniformly from all visited ones.
 
@@ -226,12 +131,11 @@ def collect(
     for episode in range(settings.episodes):
         # Drawn from all steps up to the horizon, so that every visited step is equally likely.
         keep = int(actor.generator.integers(settings.horizon))
-        trajectory, snapshot = actor.play_task(
-            task_id, settings.seed, keep=keep if len(snapshots) < settings.probes else -1
+        trajectory, kept = actor.play_task(
+            task_id, settings.seed, keep=(keep,) if len(snapshots) < settings.probes else ()
         )
         collected.trajectories.append(trajectory)
-        if snapshot is not None:
-            snapshots.append((first + episode, keep, snapshot))
+        snapshots += [(first + episode, step, snapshot) for step, snapshot in kept.items()]
     collected.pool.append(np.arange(first, first + settings.episodes))
     for episode, step, snapshot in snapshots:
         _probe(collected, actor, restarting or actor, episode, step, snapshot, settings)
@@ -239,8 +143,8 @@ def collect(
 
 def _probe(
     collected: Collected,
-    actor: Actor,
-    restarting: Actor,
+    actor: NoisyExpert,
+    restarting: NoisyExpert,
     episode: int,
     step: int,
     snapshot: Snapshot,
@@ -251,12 +155,12 @@ def _probe(
     # Separate continuations for V and Q, so that their noise is independent and their variances add.
     value = actor.returns(snapshot, step, count, gamma)
     action_value = actor.returns(snapshot, step, count, gamma, action)
-    ends = [actor.play_on(snapshot, step, action, keep=step + 1) for _ in range(settings.groups)]
+    ends = [actor.play_on(snapshot, step, action, keep=(step + 1,)) for _ in range(settings.groups)]
     numbers = np.arange(settings.groups) + len(collected.trajectories)
-    for number, (_, next_snapshot) in zip(numbers.tolist(), ends if settings.restarts else [], strict=False):
+    for number, (_, kept) in zip(numbers.tolist(), ends if settings.restarts else [], strict=False):
         collected.values[number] = (
             restarting.returns(snapshot, step, settings.restarts, gamma),
-            None if next_snapshot is None else restarting.returns(next_snapshot, step + 1, settings.restarts, gamma),
+            restarting.returns(kept[step + 1], step + 1, settings.restarts, gamma) if kept else None,
         )
     collected.of_probe.append(numbers)
     collected.trajectories += [trajectory.with_end(step, end) for end, _ in ends]

@@ -399,7 +399,7 @@ def test_continuations_find_the_advantages_that_are_computed_exactly():
     )  # fmt: skip
     task_id = env.task_ids[1]
     collected = continuations.Collected()
-    actor = continuations.Actor(env, share, settings, np.random.default_rng(0))
+    actor = continuations.noisy_expert(env, share, settings, np.random.default_rng(0))
     continuations.collect(collected, actor, task_id, settings)
     situations = Situations()
     process = unfold(env.dynamics(task_id), situations, window=0, history_length=0, key="observation")
@@ -495,7 +495,9 @@ def test_the_episodes_of_a_task_are_not_all_of_the_same_luck():
         continuations=2, groups=2, groups_a_batch=2, seed=0,
     )  # fmt: skip
     env, found = Coins(), continuations.Collected()
-    continuations.collect(found, continuations.Actor(env, 1.0, settings, np.random.default_rng(0)), "coins", settings)
+    continuations.collect(
+        found, continuations.noisy_expert(env, 1.0, settings, np.random.default_rng(0)), "coins", settings
+    )
     episodes = [found.trajectories[number].observations for number in found.pool[0]]
     assert len({tuple(steps) for steps in episodes}) >= 19
     assert len({steps[0] for steps in episodes}) == 1
@@ -510,11 +512,11 @@ def test_an_expert_that_leaves_its_action_to_chance_draws_it_again_in_every_cont
         continuations=2, groups=2, groups_a_batch=2, seed=0,
     )  # fmt: skip
     env = make("hgpo_gym/SecretWord-v0", expert=True).unwrapped
-    actor = continuations.Actor(env, share, settings, np.random.default_rng(0), ["a b"])
+    actor = continuations.noisy_expert(env, share, settings, np.random.default_rng(0), ["a b"])
     firsts = [actor.play_task(env.task_ids[0], 0)[0].actions[0] for _ in range(20)]
     assert len(set(firsts)) > 5
-    _, moment = actor.play_task(env.task_ids[0], 0, keep=0)
-    again = [actor.play_on(moment, 0)[0].actions[0] for _ in range(20)]
+    _, moments = actor.play_task(env.task_ids[0], 0, keep=(0,))
+    again = [actor.play_on(moments[0], 0)[0].actions[0] for _ in range(20)]
     assert len(set(again)) > 5
 
 
