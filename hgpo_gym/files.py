@@ -1,4 +1,4 @@
-"""The user's cache directory, files that appear whole or not at all, and files that somebody else may have written."""
+"""The cache directory, atomic writes of files and folders, and safe reads of files from others."""
 
 import errno
 import fcntl
@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 from platformdirs import user_cache_dir
 
 _NEW_SECONDS = 60.0
-"""A temporary folder that was made less than this ago is not taken for an abandoned one."""
+"""The least age of a temporary folder that counts as abandoned."""
 MOST_BYTES = 2**28
 """The largest file that is read whole, unpacked. A typical one of a run has 2 MB."""
 _MOVE_CACHE = "Set HGPO_GYM_CACHE to a folder that can be written."
@@ -39,7 +39,7 @@ def cache_dir() -> Path:
 
 
 def expand_home(path: str | os.PathLike[str], remedy: str) -> Path:
-    """The path with the user's home directory in place of `~`. Raises OSError, with the remedy, where there is none."""
+    """Return the path with `~` expanded. Raises OSError with the remedy if there is no home directory."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -47,15 +47,15 @@ def expand_home(path: str | os.PathLike[str], remedy: str) -> Path:
 
 
 def content_key(content: Any) -> str:
-    """16 hexadecimal digits that identify JSON-like content."""
+    """Return 16 hexadecimal digits that identify JSON-like content."""
     canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
 def source_digest(*modules: ModuleType) -> str:
-    """16 hexadecimal digits that change whenever the source of these modules does; of a package all that lies in it.
+    """Return 16 hexadecimal digits that change whenever the source of these modules or packages does.
 
-    In the key of what these modules made, it keeps stale entries from being taken: no version number to forget.
+    As part of a cache key they invalidate entries that older code made.
     """
     sources = b"".join(path.read_bytes() for module in modules for path in _sources(module))
     return hashlib.sha256(sources).hexdigest()[:16]
@@ -67,7 +67,7 @@ def _sources(module: ModuleType) -> list[Path]:
 
 
 def write_entry(entry: Path, made_by: str, body: bytes) -> None:
-    """Write a file that `read_entry` takes back. A reader, another writer or a kill never meets half of one.
+    """Write a cache file for `read_entry` atomically.
 
     Raises:
         OSError: the folder cannot be written.
@@ -159,8 +159,8 @@ class NotWrittenError(OSError):
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Errors of the disk name `path`, which the block writes; in the cache, so do folders that cannot be made or
-    written. Raises NotWrittenError."""
+    """Raise NotWrittenError, which names `path`, if the block meets a full disk, or a folder of the cache that
+    cannot be written."""
     try:
         yield
     except NotWrittenError:
@@ -175,10 +175,10 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def write_whole(target: Path, content: str | bytes) -> None:
-    """Write a file, or replace it, in one step: whoever is interrupted, by a power cut too, leaves what was there.
+    """Write or replace a file atomically; after a power cut it is the old or the new one.
 
     Raises:
-        NotWrittenError: the disk is full; `target` is as it was.
+        NotWrittenError: the disk is full; `target` is unchanged.
     """
     temporary = target.with_name(f".{target.name}.new")
     with writing(target):
@@ -206,7 +206,7 @@ def check_can_be_written(path: Path) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append a line to a file, in place of a last line that was cut short. Raises NotWrittenError."""
+    """Append a line to a file. An incomplete last line is replaced. Raises NotWrittenError."""
     with writing(path), open_plain(path, append=True) as file:
         file.truncate(_end_of_whole_lines(file))
         file.write(line.encode() + b"\n")
@@ -225,10 +225,10 @@ def _end_of_whole_lines(file: BinaryIO) -> int:
 
 
 def make_whole(target: Path, fill: Callable[[Path], None]) -> Path:
-    """Create the folder `target` by `fill(temporary_folder)`, then move it into place in one step.
+    """Create the folder `target` atomically: `fill(temporary_folder)`, then a rename.
 
-    Whoever is interrupted, by a power cut too, leaves no half-made `target`; of several processes that make the same
-    one, the first wins. A process that is killed leaves its temporary folder; the next to make `target` removes it.
+    Of several processes that make the same folder, the first wins. A killed process leaves its temporary folder; the
+    next call for `target` removes it.
 
     Raises:
         NotWrittenError: the disk is full; nothing is left behind.
@@ -259,7 +259,7 @@ def make_whole(target: Path, fill: Callable[[Path], None]) -> Path:
 
 
 def _remove_abandoned(folders: Iterable[Path]) -> None:
-    """Remove folders that nobody holds by `_locked`, but for new ones, which their maker is about to lock."""
+    """Remove folders without a lock, except new ones, which their process is about to lock."""
     for folder in folders:
         with suppress(OSError), _locked(folder):
             if time.time() - folder.stat().st_mtime > _NEW_SECONDS:
@@ -268,7 +268,7 @@ def _remove_abandoned(folders: Iterable[Path]) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold a folder, for as long as this process lives at most. Raises BlockingIOError where another one does."""
+    """Lock a folder in the block. Raises BlockingIOError if another process has the lock."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         # The kernel releases the lock when the process dies, by SIGKILL too.
@@ -279,7 +279,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _sync(path: Path) -> None:
-    """Wait until a file, or the list of names that is a folder, is on the disk."""
+    """Flush a file or a folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -288,7 +288,7 @@ def _sync(path: Path) -> None:
 
 
 def _is_place_of(path: Path, refused: Any) -> bool:
-    """Return True if the refused path is one of the cache, a parent of it, or a temporary one beside it."""
+    """Return True if `path` is in the cache, and the refused path is it, a parent, or a temporary file beside it."""
     if not isinstance(refused, str | os.PathLike) or not path.is_relative_to(cache_dir()):
         return False
     return Path(refused) in (path, *path.parents) or Path(refused).parent == path.parent
@@ -298,7 +298,7 @@ _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
 def _disk_error(error: BaseException | None) -> int | None:
-    """The number of the disk's error that this one came from.
+    """Return the errno of the disk error behind an error, or None.
 
     Libraries written in Rust (safetensors, tokenizers) put it in their message; torch.save raises a RuntimeError of
     its own while the OSError passes through it.

@@ -21,5 +21,5 @@ def goes_by_proxy(url: str) -> bool:
 
 
 def media_type(content_type: str | None) -> str:
-    """The media type of a `Content-Type` header without its parameters, such as a charset; empty without one."""
+    """Return the media type of a `Content-Type` header without its parameters, such as a charset; empty without one."""
     return (content_type or "").partition(";")[0].strip().lower()

@@ -302,7 +302,7 @@ class TextEnv(gymnasium.Env[str, str]):
         return self._last_turn.observation, self._info()
 
     def render(self) -> str | None:
-        """The latest observation, in render mode `ansi`."""
+        """Return the latest observation, in render mode `ansi`."""
         return self._last_turn.observation if self.render_mode == "ansi" else None
 
     def _checked(self, turn: Turn, method: str, argument: str) -> Turn:

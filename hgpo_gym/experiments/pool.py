@@ -132,7 +132,7 @@ def visible_gpus() -> list[str]:
 
 @contextmanager
 def _seeing(gpu: str | None) -> Iterator[None]:
-    """Let processes that are started inside see this GPU only; None: those of this process."""
+    """Make this GPU the only visible one for processes that the block starts; None changes nothing."""
     # CUDA reads the variable once, when it is initialized; a spawned child inherits it.
     previous = os.environ.get(VISIBLE)
     if gpu is not None:

@@ -1,4 +1,4 @@
-"""Check that an engine computes what the trainer's model does: the log-probabilities of a fixed text by both."""
+"""Check that an engine and the trainer's model give the same log-probabilities to a fixed text."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hgpo_gym.policies.language_model import LanguageModelPolicy
 
 CHECKED_LOADS = 4
-"""The first time that an engine gets weights, and after the first three updates."""
+"""The number of weight loads that are checked: the first, and those after the first three updates."""
 TEXT = "You are in a hall. A red door leads north, a blue door leads east. What do you do next? Answer in one sentence."
 LONGEST = 64
 TOLERANCE, TOLERANCE_IN_16_BITS = 0.1, 0.3
@@ -21,13 +21,13 @@ NAMED = 8
 
 
 def text_to_score(policy: "LanguageModelPolicy", longest: int) -> np.ndarray:
-    """int64[at most LONGEST]: the text's tokens, as a prompt; `longest` at most."""
+    """Return the tokens of `TEXT`, int64[at most LONGEST and at most `longest`]."""
     (ids,) = policy.encode_prompts([TEXT])
     return ids[: min(LONGEST, longest)]
 
 
 def trainers_logprobs(policy: "LanguageModelPolicy", ids: np.ndarray) -> np.ndarray:
-    """float32[tokens - 1]: of each token after those before it, by the trainer's model."""
+    """Return the trainer's log-probability of each token but the first, float32[tokens - 1]."""
     record = TokenRecord(ids[:1], ids[1:], np.zeros(len(ids) - 1, dtype=np.float32), None)
     (logprobs,) = score(policy, [record], temperature=1.0, max_batch_tokens=len(ids))
     return logprobs
@@ -39,22 +39,22 @@ def check_engine(
     """Compare log-probabilities of the same tokens.
 
     Args:
-        engines, trainers: by the engine and by the trainer's model.
-        exact: both compute in float32.
+        engines, trainers: from the engine and from the trainer's model.
+        exact: True if both compute in float32.
         architecture: the model's class.
-        missing: the engine's weights that it was not given.
+        missing: names of the engine's weights that were not loaded.
 
     Raises:
-        ValueError: they differ by more than formats explain.
+        ValueError: the mean difference is above the tolerance of the number format.
     """
     gap, tolerance = float(np.abs(np.array(engines) - trainers).mean()), TOLERANCE if exact else TOLERANCE_IN_16_BITS
     if gap <= tolerance:  # which NaN is not
         return
     if missing:
         more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
-        why = f"vLLM has weights that it was never given: {', '.join(missing[:NAMED])}{more}."
+        why = f"vLLM has weights that were not loaded: {', '.join(missing[:NAMED])}{more}."
     else:
-        why = "vLLM was given all of its weights, and computes something else with them."
+        why = "All of vLLM's weights were loaded, but it computes another function of them."
     raise ValueError(
         f"engine=vllm does not play by the weights of this {architecture}: its log-probabilities of {len(engines)} "
         f"tokens differ from the trainer's by {gap:.3g} nats on average, {tolerance} are allowed in "

@@ -1,7 +1,7 @@
-"""The weights of a model as an engine of somebody else's reads them: by the names, and in the parts, of a checkpoint.
+"""Weights in the format of a checkpoint, for an inference engine.
 
-transformers 5 fuses weights when it loads some checkpoints (the experts of Mixtral and Qwen3-MoE are one tensor a
-layer), and takes them apart again when it saves.
+transformers 5 fuses the experts of some models (Mixtral, Qwen3-MoE) into one tensor per layer when it loads them, and
+splits them again when it saves.
 """
 
 import re
@@ -16,19 +16,19 @@ from hgpo_gym.policies.lora import base_model, base_weights, plain_weights
 
 
 def engine_weights(model: Any, *, with_adapter: bool = True) -> Iterator[tuple[str, torch.Tensor]]:
-    """The weights of the language model, as `save_pretrained` would write them; an output head that is tied to the
-    embeddings comes too.
+    """Yield the language model's weights as `save_pretrained` writes them, and the output head even if it is tied to
+    the embeddings.
 
     Args:
         model: a causal language model, with or without an adapter.
-        with_adapter: the adapter's product is added; otherwise it is left out.
+        with_adapter: merge the adapter into the weights; otherwise leave it out.
     """
     weights = plain_weights(model) if with_adapter else base_weights(model)
     return _as_saved(base_model(model), weights)
 
 
 def tied_head(model: Any) -> str | None:
-    """The name in a checkpoint of an output head that is tied to the embeddings; None where it is not."""
+    """Return the checkpoint's name of an output head that is tied to the embeddings; None if it is not tied."""
     base: Any = base_model(model)
     head: Any = base.get_output_embeddings()
     if head.weight is not base.get_input_embeddings().weight:
@@ -38,7 +38,7 @@ def tied_head(model: Any) -> str | None:
 
 
 def _as_saved(base: Any, weights: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
-    """A layer at a time: what is fused or taken apart is in one, and merged weights are not all there at once."""
+    """Yield weights by layer: fused tensors are within one, and only one layer's merged weights are in memory."""
     from transformers.core_model_loading import revert_weight_conversion
 
     plain = text_model(base)
@@ -51,7 +51,7 @@ def _as_saved(base: Any, weights: Iterable[tuple[str, torch.Tensor]]) -> Iterato
 def _of_language_model(
     base: Any, plain: Any, weights: Iterable[tuple[str, torch.Tensor]]
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """The weights of the language model that `base` has among others, by their names in the `plain` one."""
+    """Yield the weights of the language model in `base`, by their names in the text-only model `plain`."""
     names = {
         f"{_name(base, part)}.": f"{_name(plain, same)}."
         for part, same in (

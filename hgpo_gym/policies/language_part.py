@@ -8,7 +8,7 @@ import torch
 
 
 def towers(model: Any) -> list[str]:
-    """The names of modules that no part of the language model is in, like `model.vision_tower`; most models have none.
+    """Return the names of modules outside of the language model, like `model.vision_tower`; most models have none.
     The language model is the decoder with its embeddings."""
     parts = (model.get_decoder(), model.get_input_embeddings(), model.get_output_embeddings())
     language = {id(module) for part in parts for module in part.modules()}
@@ -22,7 +22,7 @@ def freeze_towers(model: Any) -> None:
 
 
 def text_model(model: Any) -> Any:
-    """The model of the language model alone, without weights; the model itself where it is that."""
+    """Return a text-only model without weights, or the model itself if it is text-only."""
     if not towers(model):
         return model
     import transformers

@@ -1,5 +1,4 @@
-"""LoRA (Hu et al., 2021) by peft: small matrices that are trained beside weights that stay as they are. Over a base in
-4 bits it is QLoRA (Dettmers et al., 2023)."""
+"""LoRA (Hu et al., 2021) by peft, also over a base in 4 bits (QLoRA, Dettmers et al., 2023)."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,21 +27,20 @@ class LoraSettings(SettingsSection):
 
 
 CONFIG = "adapter_config.json"
-"""The file that tells a folder with an adapter from one with a whole model."""
+"""The file that a folder with an adapter has, and a folder with a whole model lacks."""
 DEFAULT = "default"
-"""What peft calls an adapter that has no name."""
+"""peft's name of an adapter without a name."""
 
 
 def add_adapters(
     model: "PreTrainedModel", settings: LoraSettings, seed: int, names: Sequence[str] = (DEFAULT,)
 ) -> "PreTrainedModel":
-    """The model with new adapters, the only part of it that trains; they change nothing yet. The language model alone
-    gets them, no vision tower.
+    """Return the model with new adapters, its only trainable weights. A vision tower gets none.
 
-    The adapters' weights are float32, whatever the model's are. `seed` draws the half of them that is not 0.
+    The adapters are float32 for any format of the model. Their B matrices are 0, `seed` draws their A matrices.
 
     Raises:
-        ModuleNotFoundError: without peft.
+        ModuleNotFoundError: peft is missing.
         ValueError: `target_modules` names no part of the model.
     """
     peft = _import_peft()
@@ -64,40 +62,40 @@ def add_adapters(
 
 
 def named_adapters(model: Any) -> tuple[str, ...]:
-    """The adapters that have names: those of roles. A single one for everybody has none."""
+    """Return the names of the roles' adapters; none if all roles share one."""
     return tuple(name for name in getattr(model, "peft_config", ()) if name != DEFAULT)
 
 
 def use_adapter(model: Any, name: str) -> None:
-    """Let the model compute with this adapter from now on. All of them go on training."""
+    """Make this adapter the active one. All adapters stay trainable."""
     model.set_adapter(name)
     _train_all(model)
 
 
 def _train_all(model: torch.nn.Module) -> None:
-    """peft trains the adapter that is in use alone, and a gradient that is to be added to another would be lost."""
+    """Make all adapters trainable. peft does so for the active one alone, and gradients of others would be lost."""
     for name, weight in model.named_parameters():
         if ".lora_" in name:
             weight.requires_grad_(True)
 
 
 def adapters_in(folder: Path) -> dict[str, Path]:
-    """The folder of each saved adapter, by name; none where it holds a whole model."""
+    """Return the folder of each saved adapter, by name; none if the folder holds a whole model."""
     if (folder / CONFIG).exists():
         return {DEFAULT: folder}
     return {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{CONFIG}"))}
 
 
 def base_of(folder: Path) -> str:
-    """The folder or hub name of the model that the adapter in `folder` belongs to.
+    """Return the folder or hub name of an adapter's base model.
 
     Raises:
-        FileNotFoundError: the model was in a folder that is gone.
+        FileNotFoundError: the folder does not exist.
     """
     base = _import_peft().PeftConfig.from_pretrained(folder).base_model_name_or_path
     if base.startswith("/") and not Path(base).exists():
         raise FileNotFoundError(
-            f"The adapter in {folder} belongs to the model in {base}, which is gone. Put it back, or write its new "
+            f"The adapter in {folder} belongs to the model in {base}, which is gone. Restore it, or write its new "
             f"place as base_model_name_or_path in {folder / CONFIG}."
         )
     return base
@@ -139,13 +137,13 @@ def save_adapter(model: Any, folder: Path) -> None:
 
 
 def unpack(model: torch.nn.Module) -> None:
-    """Put weights of four bits back as they are saved. On a CPU with AVX512-BF16 bitsandbytes (0.49 and later) packs
-    them at the first product, and who dequantizes them then gets others; writing down their state unpacks them."""
+    """Unpack weights of 4 bits. On a CPU with AVX512-BF16 bitsandbytes (0.49 and later) packs them at the first
+    product; dequantizing packed weights gives wrong values. Reading the state dictionary unpacks them."""
     model.state_dict()
 
 
 def base_weights(model: Any) -> "Iterator[tuple[str, torch.Tensor]]":
-    """The weights under a model's adapter, as `plain_weights` names them."""
+    """Yield the base model's weights by their names without an adapter."""
     from peft.utils.integrations import dequantize_module_weight
 
     unpack(model)
@@ -159,11 +157,10 @@ def base_weights(model: Any) -> "Iterator[tuple[str, torch.Tensor]]":
 
 
 def plain_weights(model: Any) -> "Iterator[tuple[str, torch.Tensor]]":
-    """The weights of a plain model that computes the same, by their names in it, a tied one under each of its names.
-    The model stays as it is; its own weights come without a copy.
+    """Yield the merged weights by their names without an adapter; a tied weight comes under each of its names.
 
-    An adapter's product is added in float32, one weight at a time: in bfloat16 most of what a young adapter has learned
-    would be rounded away. Who takes them can keep float32, or round.
+    The model is unchanged, and weights without an adapter are not copied. Merged weights are float32: in bfloat16 most
+    of what a new adapter has learned would be rounded away.
     """
     if not has_adapter(model):
         yield from model.named_parameters(remove_duplicate=False)
@@ -173,7 +170,7 @@ def plain_weights(model: Any) -> "Iterator[tuple[str, torch.Tensor]]":
 
     unpack(model)
     base = model.get_base_model()
-    # Fused experts are parameters and no layers: each has a layer around it, which says its name, one around the other.
+    # Fused experts are parameters. peft nests a layer around the module for each, with `parameter_name`.
     layers: dict[str, Any] = {
         f"{name.replace('.base_layer', '')}.{getattr(layer, 'parameter_name', 'weight')}": layer
         for name, layer in base.named_modules()
@@ -193,7 +190,7 @@ def plain_weights(model: Any) -> "Iterator[tuple[str, torch.Tensor]]":
 
 
 class WithoutAdapter:
-    """A policy with its adapters switched off: the weights it began with, at no cost in memory."""
+    """Policy with its adapters disabled: a reference policy that needs no memory."""
 
     def __init__(self, policy: TrainablePolicy):
         self._policy = policy

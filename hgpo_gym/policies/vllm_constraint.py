@@ -1,4 +1,4 @@
-"""vLLM's side of `engine.constrain=admissible`: a logits processor that follows a token trie for each request.
+"""Logits processor of vLLM for `engine.constrain=admissible`: it follows a token trie for each request.
 
 vLLM imports it by name in the process that samples. It leaves only the tokens that the trie allows, as `TokenRecord`
 records them. vLLM computes log-probabilities afterwards, so that they are renormalised over these tokens.
@@ -18,10 +18,10 @@ from hgpo_gym.policies.vllm_requests import ADMISSIBLE_RESPONSES
 
 
 class AdmissibleResponses(LogitsProcessor):
-    """Restricts each request with the argument ADMISSIBLE_ANSWERS to the tokens that its trie allows next.
+    """Logits processor that restricts each request with a trie to the tokens that the trie allows next.
 
-    Once a single response is left, only the end-of-text token is allowed: the caller knows the rest. (Mostly the
-    request ends there already, at one of the trie's deciding tokens.)
+    Once a single response is left, only the end-of-text token is allowed: the caller knows the rest. Most requests end
+    earlier, at one of the trie's deciding tokens.
     """
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool):  # noqa: ARG002 - vLLM's signature
@@ -32,7 +32,7 @@ class AdmissibleResponses(LogitsProcessor):
         return False
 
     def update_state(self, batch_update: BatchUpdate | None) -> None:
-        """Follow requests that have come, gone or moved within the batch."""
+        """Follow requests that were added to, removed from or moved within the batch."""
         process_dict_updates(self._walks, batch_update, _begin)
 
     def apply(self, logits: torch.Tensor) -> torch.Tensor:

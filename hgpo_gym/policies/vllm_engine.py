@@ -1,4 +1,4 @@
-"""vLLM's engine in this process, fed by hand: token ids in, token ids and their log-probabilities out."""
+"""vLLM's engine in this process: token ids in, token ids and their log-probabilities out."""
 
 import atexit
 import copy
@@ -28,10 +28,10 @@ LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The ranks that vLLM makes room for."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 CPU_KV_CACHE_GIB = 1.0
-SHARED_MEMORY = Path("/dev/shm")  # a folder that is no disk
+SHARED_MEMORY = Path("/dev/shm")  # a folder in memory
 SLEEP_LEVELS = (0, 1, 2)
 PARTS = ("weights", "kv_cache")
-"""What vLLM gives back when it sleeps, by its names for them."""
+"""What vLLM frees when it sleeps, by vLLM's names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,17 +63,16 @@ class VllmOptions:
 
 
 class VllmEngine:
-    """vLLM beside the trainer's model, on the same device. Its weights are random until `load`.
+    """vLLM in the trainer's process, on the same device. Its weights are random until `load`.
 
     Args:
-        model: whose architecture it has.
+        model: the trainer's model, which gives the architecture.
         options: of the engine.
-        constrained: whether answers can be held to tries.
+        constrained: True if requests may restrict responses to a trie.
 
     Raises:
-        ValueError: vLLM does not have the architecture; its attention on a CPU cannot compute the model, or it is to
-            sleep there; the model is on another GPU than the first, cannot be divided as it is to be, or has no adapter
-            that vLLM could take in that format.
+        ValueError: vLLM does not support the architecture, the device, the division into `tensor_parallel_size` parts,
+            the adapter's format, or `sleep_level` on a CPU.
     """
 
     def __init__(self, model: "PreTrainedModel", options: VllmOptions, *, constrained: bool):
@@ -99,7 +98,7 @@ class VllmEngine:
         platform = _platform_arguments(model, options, on_cpu)
         rank = _adapter_rank(model, options, platform["dtype"], on_cpu)
         self.takes_adapter = rank is not None
-        # Its complaint about positions, which are computed and not loaded, would come with every update.
+        # Every update would log a warning about position tables, which are computed and not loaded.
         logging.getLogger("vllm.model_executor.model_loader.reload.layerwise").setLevel(logging.ERROR)
         with tempfile.TemporaryDirectory() as folder:
             config.save_pretrained(folder)
@@ -225,7 +224,7 @@ def save_weights(weights: Iterable[tuple[str, torch.Tensor]], path: Path) -> Non
 
 
 def _end_with_the_process(engine: Any) -> None:
-    """Let an engine that is no longer used go quietly. By itself it would end the process group, which may be another
+    """Shut down an unused engine. By itself it would destroy the process group, which may be another
     engine's too; at exit it may do so, unless the group is that of a run of several processes."""
     engine.engine_core._finalizer.detach()
     if _one_of_several():
@@ -240,7 +239,7 @@ def _shut_down(core: weakref.ref[Any]) -> None:
 
 
 def _engine_config(model: Any) -> Any:
-    """The configuration of the language model, unquantized, with an output head of its own: on a CPU, vLLM 0.32 goes on
+    """Return the language model's configuration, unquantized, with an untied output head: on a CPU, vLLM 0.32 goes on
     with the packed old head where the head is tied to an embedding that was reloaded."""
     plain = text_model(base_model(model))
     config = copy.deepcopy(plain.config)
@@ -275,7 +274,7 @@ def _platform_arguments(model: "PreTrainedModel", options: VllmOptions, on_cpu: 
 
 
 def _adapter_rank(model: "PreTrainedModel", options: VllmOptions, dtype: str, on_cpu: bool) -> int | None:
-    """The rank to make room for, where vLLM is to compute the adapter apart; None where it gets merged weights."""
+    """Return the LoRA rank to reserve if vLLM computes the adapter; None if it gets merged weights."""
     if options.adapter == "merged":
         return None
     if towers(base_model(model)):
@@ -285,7 +284,7 @@ def _adapter_rank(model: "PreTrainedModel", options: VllmOptions, dtype: str, on
         )
     if (rank := adapter_rank(model)) is None:
         raise ValueError(
-            "engine.adapter=requests needs one adapter for everybody: set model.lora.rank and team.weights=shared, or "
+            "engine.adapter=requests needs one shared adapter: set model.lora.rank and team.weights=shared, or "
             "engine.adapter=merged."
         )
     if dtype == "float32" and not on_cpu:
@@ -300,7 +299,7 @@ def _adapter_rank(model: "PreTrainedModel", options: VllmOptions, dtype: str, on
 
 
 def _check_division(model: "PreTrainedModel", options: VllmOptions, on_cpu: bool) -> None:
-    """Check that the model can be divided over as many devices."""
+    """Raise ValueError if the model cannot be divided over `tensor_parallel_size` devices."""
     size, heads = options.tensor_parallel_size, model.config.get_text_config().num_attention_heads
     if size == 1:
         return

@@ -67,7 +67,7 @@ class InferenceEngine(Protocol):
         that is tied to the embeddings: then `tied_head` is its name. Returns the engine's weights that were not."""
 
     def logprobs(self, token_ids: list[int]) -> list[float]:
-        """The log-probability of each token but the first, after those before it. No response may be under way."""
+        """Return the log-probability of each token but the first. No request may be running."""
 
     def load_adapter(self, folder: "Path") -> None:
         """Answer by a saved adapter from now on, in place of the last one, where it `takes_adapter`."""
@@ -97,7 +97,7 @@ def check_device(device: str) -> None:
 def sampling_parameters(
     request: Request, sequence: "GeneratedSequence", sampling: Sampling, ends: Collection[int]
 ) -> dict[str, Any]:
-    """Values of vLLM's `SamplingParams`.
+    """Return the arguments of vLLM's `SamplingParams`.
 
     A response that is held to a trie may end early, where only one of the trie's sequences is left.
     """
@@ -118,5 +118,5 @@ def sampling_parameters(
 
 
 def _seed(seed: tuple[int, ...]) -> int:
-    """A request's seed as the one number of 63 bits that vLLM takes."""
+    """Return a request's seed as one number of 63 bits, as vLLM expects."""
     return int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> np.uint64(1))

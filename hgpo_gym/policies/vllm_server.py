@@ -1,6 +1,6 @@
-"""vLLM in a server process of its own, on this machine or another that sees the same folder.
+"""Client of a vLLM server, on this machine or on another that shares a folder with it.
 
-It is started with the weights of any model of the same architecture, before the run:
+Start the server before the run, with any model of the same architecture:
 
     VLLM_SERVER_DEV_MODE=1 VLLM_USE_V2_MODEL_RUNNER=0 vllm serve MODEL --tokens-only \\
         --logprobs-mode processed_logprobs --hf-overrides '{"tie_word_embeddings": false}' \\
@@ -8,9 +8,9 @@ It is started with the weights of any model of the same architecture, before the
         --logits-processors hgpo_gym.policies.vllm_constraint:AdmissibleResponses
 
 on a CPU also with `--dtype float32 --no-enable-chunked-prefill --max-num-batched-tokens` as long as its longest prompt
-(see `VllmEngine` for the reasons), without the logits processor where answers are free. Weights reach it through a
-folder: vLLM's own transfer from process to process needs GPUs on both sides (NCCL or CUDA IPC). /dev/shm is a folder
-that is no disk.
+(see `VllmEngine` for the reasons). Without `engine.constrain` leave out the logits processor. The server gets weights
+through a folder, such as one in /dev/shm: vLLM's transfer between processes needs GPUs on both sides (NCCL or CUDA
+IPC).
 """
 
 import json
@@ -33,29 +33,31 @@ if TYPE_CHECKING:
 
 UNTIED = "tie_word_embeddings"
 PATIENCE = 0.02
-"""Seconds that `step` waits for a response before environments are looked at again."""
+"""Seconds that `step` waits for a response before it returns to the environments."""
 
 
 class VllmServer:
-    """vLLM behind `url`.
+    """Engine on a vLLM server.
 
     Args:
         url: of the server, like `http://localhost:8000`.
-        folder: where weights are put for it to read; None makes one in the temporary directory.
-        connections: requests that are open at once.
-        timeout: seconds without a response to a request after which it is given up, and the run with it.
-        constrained: whether answers must be held to tries.
+        folder: for weights, which the server reads; None makes one in the temporary directory.
+        connections: the number of concurrent requests.
+        timeout: seconds to wait for a response before TimeoutError ends the run.
+        constrained: True if requests may restrict responses to a trie.
 
     Raises:
-        ConnectionError: nobody is there.
-        TimeoutError: somebody is, and does not answer.
-        ValueError: the server was started otherwise than it must be.
+        ConnectionError: no server listens at `url`.
+        TimeoutError: the server does not respond.
+        ValueError: the server was started without a required flag.
     """
 
     def __init__(self, url: str, folder: str | None, connections: int, *, timeout: float, constrained: bool):
         self.takes_adapter = False
         self._url, self._timeout = url.rstrip("/"), timeout
-        proxies: dict[str, str] | None = None if goes_by_proxy(url) else {}  # None: those that the environment names
+        proxies: dict[str, str] | None = (
+            None if goes_by_proxy(url) else {}
+        )  # None: the proxies in environment variables
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
         self._temporary = tempfile.TemporaryDirectory(prefix="hgpo_gym-weights-") if folder is None else None
         self._folder = Path(self._temporary.name if self._temporary else folder)  # type: ignore[arg-type]
@@ -71,7 +73,7 @@ class VllmServer:
         name: str,
         prompt_ids: list[int],
         parameters: Mapping[str, Any],
-        stopped: Stopped | None = None,  # noqa: ARG002 - it is told of whole responses alone
+        stopped: Stopped | None = None,  # noqa: ARG002 - a server sends whole responses only
     ) -> None:
         body = {"token_ids": prompt_ids, "sampling_params": dict(parameters)}
         self._open[self._pool.submit(self._ask, "/inference/v1/generate", body)] = name
@@ -96,17 +98,19 @@ class VllmServer:
         return [by_token[str(token)]["logprob"] for by_token, token in zip(by_position, token_ids[1:], strict=True)]
 
     def load_adapter(self, folder: Path) -> None:
-        """See `InferenceEngine`: it takes none."""
+        """Raise NotImplementedError: a server gets merged weights."""
         raise NotImplementedError
 
     def forget(self) -> None:
-        """See `InferenceEngine`; waits for what is under way."""
+        """Cancel queued requests, wait for running ones, and reset the prefix cache."""
         for future in self._open:
             future.cancel()
         wait(self._open)
         self._open.clear()
         if not self._ask("/reset_prefix_cache", {})["success"]:
-            raise RuntimeError(f"The vLLM server at {self._url} does not reset its prefix cache: who else asks it?")
+            raise RuntimeError(
+                f"The vLLM server at {self._url} does not reset its prefix cache: does another client use it?"
+            )
 
     def wake(self, part: str) -> None:
         """See `InferenceEngine`: its memory is its own."""
@@ -119,7 +123,7 @@ class VllmServer:
         """Return the server's description of its model. Raises ValueError if the server lacks a required flag."""
         config = self._ask("/server_info?config_format=json")["vllm_config"]
         model: dict[str, Any] = config["model_config"]
-        # What a server does not report cannot be judged here: the first load of weights then names it.
+        # A flag that the server does not report shows only in the first load of weights.
         worker = config.get("parallel_config", {}).get("worker_extension_cls", WORKER)
         flags = {
             "--logprobs-mode processed_logprobs": model["logprobs_mode"] == "processed_logprobs",

@@ -1,5 +1,4 @@
-"""An extension of vLLM's workers, in the training process, beside it or in a server: they load the trainer's weights.
-vLLM imports it by name (`worker_extension_cls`)."""
+"""Extension of vLLM's workers that loads the trainer's weights. vLLM imports it by name (`worker_extension_cls`)."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,14 +21,13 @@ class TrainerWeights:
         path: str | None = None,
         tied_head: str | None = None,
     ) -> list[str]:
-        """Put weights, or those in a file, in place of the model's. Returns the model's weights that were not among
-        them.
+        """Replace the model's weights by these, or by those in a file. Returns the names of weights that are left.
 
         Args:
             weights: by their names in a checkpoint.
             path: a safetensors file with such weights.
-            tied_head: which of them is an output head that is tied to the embeddings; left out where the model has no
-                head at all (Gemma 2).
+            tied_head: the name of an output head that is tied to the embeddings. A model without a head (Gemma 2)
+                skips it.
         """
         model = self.get_model()
         names = {name for name, _ in model.named_parameters()}
@@ -55,8 +53,8 @@ class TrainerWeights:
 
 @contextmanager
 def packing_experts(model: torch.nn.Module) -> Iterator[None]:
-    """Inside, fused experts that are loaded are packed for a CPU. vLLM 0.32 packs them when it makes their kernel, and
-    leaves those that are loaded later unpacked, which the kernel reads as other weights."""
+    """Pack the fused experts that the block loads for a CPU. vLLM 0.32 packs them only when it makes their kernel,
+    which would read experts that are loaded later as other weights."""
     from vllm.platforms import current_platform
 
     methods: list[Any] = [getattr(module, "quant_method", None) for module in model.modules()]
@@ -64,7 +62,7 @@ def packing_experts(model: torch.nn.Module) -> Iterator[None]:
     if not current_platform.is_cpu():
         kernels = {}
     for method in kernels:
-        method.moe_kernel = None  # it makes one anew
+        method.moe_kernel = None  # makes vLLM create it again
     try:
         yield
     finally:

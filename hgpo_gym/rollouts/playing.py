@@ -170,7 +170,7 @@ def _play(
     players: Mapping[int, Player],
     on_progress: ProgressCallback | None,
 ) -> None:
-    """Let the players, by sub-environment, respond and act until their episodes have ended."""
+    """Play the episodes of all players, by sub-environment, until they have ended."""
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     stream = open_stream(policy, sampling)
     stream.ask({row: player.request(env.prompt) for row, player in players.items()})

@@ -104,7 +104,7 @@ class Checkpoints:
         return self._path(0)
 
     def newest(self) -> Path | None:
-        """The newest checkpoint, as it is."""
+        """Return the newest checkpoint, unchecked."""
         iteration = self.newest_iteration
         return None if iteration is None else self._path(iteration)
 
@@ -268,5 +268,5 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
 
 
 def best_evaluation(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The evaluation with the highest success, the earliest of several."""
+    """Return the evaluation with the highest success, the earliest of several."""
     return max(summaries, key=lambda summary: summary["success"])

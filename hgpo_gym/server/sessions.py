@@ -47,7 +47,7 @@ class Sessions:
         return self._held.total()
 
     def offer(self, id: str) -> EnvironmentOffer:
-        """The environment with an id. Raises `ProblemDetails`."""
+        """Return the environment with an id. Raises `ProblemDetails`."""
         if id not in self._offers:
             raise ProblemDetails(
                 404,
@@ -60,7 +60,7 @@ class Sessions:
         return self._offers[id]
 
     async def open(self, client: str, request: models.NewSession) -> Session:
-        """A new session. Raises `ProblemDetails`."""
+        """Open a session. Raises `ProblemDetails`."""
         offer = self.offer(request.environment)
         offer.options(request.options)  # what may not be chosen is refused before anything is held
         self._hold(client)
@@ -147,13 +147,13 @@ class Sessions:
         return response
 
     async def tasks(self, session: Session, offset: int, limit: int, task_id: str | None) -> models.TaskPage:
-        """A page of the session's tasks. Raises `ProblemDetails`."""
+        """Return a page of the session's tasks. Raises `ProblemDetails`."""
         async with session.lock:
             self._check_open(session)
             return await self._run(session, partial(page_of_tasks, session.env, offset, limit, task_id))
 
     async def listed_tasks(self, client: str, offer: EnvironmentOffer, offset: int, limit: int) -> models.TaskPage:
-        """A page of the tasks of an environment with its default options. Raises `ProblemDetails`."""
+        """Return a page of the tasks of an environment with its default options. Raises `ProblemDetails`."""
         session = await self.open(client, models.NewSession(environment=offer.id))
         try:
             return await self.tasks(session, offset, limit, None)
@@ -295,7 +295,7 @@ def _environment_failed(session: Session, error: BaseException | None) -> Proble
 
 
 def _place(error: BaseException | None) -> str:
-    """The kind of an error and where it was raised."""
+    """Return the kind of an error and where it was raised."""
     frames = traceback.extract_tb(error.__traceback__) if error else []
     where = f" in {Path(frames[-1].filename).name}:{frames[-1].lineno} ({frames[-1].name})" if frames else ""
     return f"{type(error).__name__}{where}"

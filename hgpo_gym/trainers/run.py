@@ -41,7 +41,7 @@ def code_of(settings: RunSettings) -> dict[str, str]:
 
 
 def make_learner(settings: RunSettings, progress: Progress, processes: Processes = ALONE) -> Learner:
-    """The learner of a run, not begun yet.
+    """Return the learner of a run before it begins.
 
     Raises:
         ValueError: settings that do not go together.
@@ -51,7 +51,7 @@ def make_learner(settings: RunSettings, progress: Progress, processes: Processes
 
 
 def processes_of(settings: RunSettings) -> Processes:
-    """The processes that were launched for a run, once all are there.
+    """Return the processes that were launched for a run, once all have joined.
 
     Raises:
         ValueError: the settings are not for several processes, or not for as many.
@@ -63,19 +63,19 @@ def processes_of(settings: RunSettings) -> Processes:
 
 
 class Run:
-    """One run of one algorithm, in a `with` block: entering it makes the run directory ours and restores what is there.
+    """Training run, used as a context manager: entering it locks the run directory and restores a checkpoint.
 
-    Several processes do all of it together; the main one writes the run directory.
+    Several processes train together; the main one writes the run directory.
 
     Args:
         settings: of the run.
-        progress: what a person sees.
-        processes: that train together.
+        progress: shows progress.
+        processes: the processes that train this run.
         defaults: see `open_run`.
 
     Raises:
         FileExistsError, FileNotFoundError, ValueError: as `open_run` and `make_learner` say; nothing is written yet.
-        EpisodesFailedError: entering, of the episodes to imitate or those that a sampler measures.
+        EpisodesFailedError: on entering, episodes of the warm start or of a sampler's measures failed.
     """
 
     def __init__(
@@ -130,16 +130,16 @@ class Run:
     def train(self) -> dict[str, Any]:
         """Run to `trainer.iterations` and return the summary.
 
-        A checkpoint that the disk does not take is tried again after the next iteration.
+        If the disk is full, saving is tried again after the next iteration.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C or SIGTERM, in any of the processes; after a checkpoint of the last finished
-                iteration. During an update, an evaluation or a checkpoint after that; a line says so.
-            StoppedAtOnceError: Ctrl-C for the second time; no checkpoint is saved.
-            NonFiniteError: the checkpoints stay as they were; the mini-batch is in the run directory.
-            EpisodesFailedError: likewise; what failed is in the run directory.
-            CheckpointNotSavedError: the last one, or that of an interrupted run.
-            NotWrittenError: metrics, rollouts or the summary, because the disk is full.
+            KeyboardInterrupt: Ctrl-C or SIGTERM in any process, after a checkpoint of the last finished iteration. An
+                update, evaluation or checkpoint in progress is finished first.
+            StoppedAtOnceError: a second Ctrl-C; no checkpoint is saved.
+            NonFiniteError: the loss diverged; the mini-batch is in the run directory, checkpoints are unchanged.
+            EpisodesFailedError: too many episodes failed; they are in the run directory, checkpoints are unchanged.
+            CheckpointNotSavedError: the last checkpoint, or that of an interrupted run, could not be saved.
+            NotWrittenError: the disk is full.
         """
         with self.progress.stage(
             f"{self.settings.algo.name} seed {self.settings.seed}", lines=False
@@ -182,15 +182,15 @@ class Run:
                 raise
 
     def close(self) -> None:
-        """Let go of the environments and of the run directory."""
+        """Close the environments and the run directory."""
         self.learner.close()
         if hasattr(self, "evaluation_env"):
             self.evaluation_env.close()
         self.directory.close()
 
     def _begin(self) -> None:
-        """Go on from the newest checkpoint, or make a first one. The main process makes the run directory ours and puts
-        it in the state of that checkpoint before others look into it."""
+        """Resume from the newest checkpoint, or save a first one. The main process locks the run directory and resets
+        it to that checkpoint before other processes read it."""
         new: dict[str, Any] = {"iteration": 0, "evaluations": [], "learner": {}, "tasks": self.tasks}
         newest, state, history = self.processes.on_main(
             lambda: (*(self.checkpoints.resume(self.progress.line) or (None, new)), self.checkpoints.history.rows)
@@ -222,7 +222,7 @@ class Run:
                 self.progress.line(f"Going on after iteration {self.iteration} from {newest}")
                 for change in changed:
                     self.progress.line(f"Warning: {change} has changed since this run was last started.")
-            # An iteration that is still to be evaluated is logged again, with its evaluation.
+            # A last iteration without its evaluation is logged again, with it.
             last = self.iteration - self._evaluation_left
             self.directory.begin_logging(self.loggers, self.settings.resolved, after=last)
         checkpoint = newest or self.checkpoints.first
@@ -260,12 +260,12 @@ class Run:
 
     @property
     def _evaluation_left(self) -> bool:
-        """All iterations are done, and the last of them was not evaluated."""
+        """True if all iterations are done and the last of them was not evaluated."""
         done = self.iteration == self.settings.trainer.iterations
         return done and bool(self.evaluations) and self.evaluations[-1]["iteration"] < self.iteration
 
     def _evaluate_late(self) -> None:
-        """Evaluate what a checkpoint has brought to the end: when it was saved, the run was to be longer."""
+        """Evaluate a last iteration that was not the last when its checkpoint was saved."""
         with self._finishing():
             self.metrics[-1] |= self._evaluated()
             if self.processes.main:
@@ -274,7 +274,7 @@ class Run:
         self.progress.line(describe_iteration(self.metrics[-1], self.iteration))
 
     def _evaluated(self) -> dict[str, float]:
-        """The metrics of an evaluation after this iteration."""
+        """Evaluate and return the metrics."""
         self.interrupts.doing = f"the evaluation after iteration {self.iteration}"
         result = self._evaluate()
         return {
@@ -285,7 +285,7 @@ class Run:
 
     @contextmanager
     def _keeping_failures(self, phase: str, iteration: int) -> Iterator[None]:
-        """Keep what failed where it stops the block, and say where it is."""
+        """Save the failed episodes of an EpisodesFailedError, and add their place to its message."""
         try:
             yield
         except saved_failures.EpisodesFailedError as error:
@@ -295,7 +295,7 @@ class Run:
 
     @contextmanager
     def _keeping_divergence(self) -> Iterator[None]:
-        """Keep the mini-batch of a NonFiniteError, each process its part, and say where it is."""
+        """Save the mini-batch of a NonFiniteError, each process its part, and add the folder to its message."""
         try:
             yield
         except NonFiniteError as error:
@@ -312,7 +312,7 @@ class Run:
 
     @contextmanager
     def _finishing(self) -> Iterator[None]:
-        """Let Ctrl-C and SIGTERM wait until the block is done in all processes, so that weights, metrics and checkpoint
+        """Delay Ctrl-C and SIGTERM until the block is done in all processes, so that weights, metrics and checkpoint
         belong together."""
         with self.interrupts.waiting():
             yield
@@ -320,7 +320,7 @@ class Run:
             raise KeyboardInterrupt
 
     def _counted(self, learned: Learned) -> dict[str, Any]:
-        """The metrics of an iteration, with what has come together so far."""
+        """Return the metrics of an iteration, with totals over all iterations."""
         self.steps_so_far += learned.metrics["steps"]
         self.seconds_so_far += sum(learned.metrics[f"seconds_{part}"] for part in PARTS)
         so_far = {"steps_so_far": self.steps_so_far, "seconds_so_far": self.seconds_so_far}
@@ -376,7 +376,7 @@ class Run:
         self.unsaved = not self.processes.on_main(lambda: self._saved(saving, last))
 
     def _saved(self, saving: Saving, last: bool) -> bool:
-        """Save a checkpoint. Returns False, or at last raises CheckpointNotSavedError, if the disk is full."""
+        """Save a checkpoint. Returns False if the disk is full; raises CheckpointNotSavedError for the last one."""
         state = {
             # The first, the best and the last: enough to choose a checkpoint. The history has all.
             "evaluations": [self.evaluations[0], best_evaluation(self.evaluations), self.evaluations[-1]],
@@ -393,7 +393,7 @@ class Run:
         return True
 
     def _best(self) -> int | None:
-        """The iteration of the best evaluation so far, if its checkpoint is to be kept."""
+        """Return the iteration of the best evaluation so far; None without evaluations or with keep_best=false."""
         if not (self.evaluations and self.settings.checkpoint.keep_best):
             return None
         return best_evaluation(self.evaluations)["iteration"]

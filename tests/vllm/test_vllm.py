@@ -265,7 +265,7 @@ def test_a_model_divided_over_two_processes_responds_the_same(tiny, policy, monk
     ("options", "message"),
     [
         ({"tensor_parallel_size": 3}, "tensor_parallel_size=3: it has to divide the model's 2 attention heads"),
-        ({"adapter": "requests"}, "engine.adapter=requests needs one adapter for everybody"),
+        ({"adapter": "requests"}, "engine.adapter=requests needs one shared adapter"),
     ],
 )
 def test_what_the_model_does_not_have_is_refused(tiny, options, message):

@@ -11,7 +11,7 @@ GENERATED_SPLITS = {"generated": range(2_000), "generated_test": range(10_000_00
 
 
 def generated_folder(split: str) -> Path:
-    """The folder of a generated split, laid out like ALFWorld's own. Changed code makes a new one.
+    """Return the folder of a generated split, in ALFWorld's layout. Changed code makes a new one.
 
     Args:
         split: one of `GENERATED_SPLITS`.

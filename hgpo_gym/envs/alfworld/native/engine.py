@@ -83,7 +83,7 @@ class NativeEngine:
         self._won = rules.is_won(self.game, snapshot)
 
     def close(self) -> None:
-        """Let go of the game. May be called twice."""
+        """Release the game. May be called twice."""
         self._game = None
 
     def _report(self, feedback: str) -> GameState:
