@@ -152,8 +152,8 @@ class VllmEngine:
 
     @torch.no_grad()
     def load(self, weights: Iterable[tuple[str, torch.Tensor]], tied_head: str | None) -> list[str]:
-        """See `InferenceEngine`: they are copied in place and cast to the engine's format. Where the model is divided,
-        its parts are in processes of their own, which read a file."""
+        """Copy weights in place, in the engine's format; see `InferenceEngine`. With tensor parallelism the workers are
+        other processes, which read a file."""
         if not self._divided:
             return self._load({"weights": weights, "tied_head": tied_head})
         with tempfile.TemporaryDirectory(dir=SHARED_MEMORY if SHARED_MEMORY.is_dir() else None) as folder:
@@ -186,12 +186,12 @@ class VllmEngine:
 
     def wake(self, part: str) -> None:
         if part in self._asleep:
-            torch.cuda.empty_cache()  # what torch keeps for later is what is needed now
+            torch.cuda.empty_cache()  # vLLM needs the memory that torch caches
             self._engine.wake_up([part])
             self._asleep.remove(part)
 
     def sleep(self) -> bool:
-        """See `InferenceEngine`: weights go to main memory (level 1) or are forgotten (2), the cache is forgotten."""
+        """Free the cache, and move weights to main memory (level 1) or free them (2); see `InferenceEngine`."""
         if self._sleep_level and not self._asleep:
             self.forget()
             self._engine.sleep(self._sleep_level)
@@ -202,7 +202,7 @@ class VllmEngine:
         self._engine.abort_request(list(self._open))
         self._open.clear()
         if not self._engine.reset_prefix_cache():
-            raise RuntimeError("vLLM does not let go of its prefix cache, which was computed with earlier weights.")
+            raise RuntimeError("vLLM does not reset its prefix cache, which was computed with earlier weights.")
 
     def _has_stopped(self, output: Any) -> bool:
         stopped = self._open[output.request_id]
@@ -218,14 +218,13 @@ class VllmEngine:
 
 
 def save_weights(weights: Iterable[tuple[str, torch.Tensor]], path: Path) -> None:
-    """Write them for vLLM's workers. Copies: an output head may share its memory with an embedding, which the file
-    cannot."""
+    """Write copies of weights for vLLM's workers: safetensors refuses a head that shares its memory with an embedding."""
     save_file({name: weight.detach().cpu().clone() for name, weight in weights}, path)
 
 
 def _end_with_the_process(engine: Any) -> None:
-    """Shut down an unused engine. By itself it would destroy the process group, which may be another
-    engine's too; at exit it may do so, unless the group is that of a run of several processes."""
+    """Shut the engine down at exit, and not when it is collected: it destroys the process group, which another engine
+    may use. The group of a run of several processes stays."""
     engine.engine_core._finalizer.detach()
     if _one_of_several():
         atexit.register(gc.unfreeze)
@@ -239,11 +238,11 @@ def _shut_down(core: weakref.ref[Any]) -> None:
 
 
 def _engine_config(model: Any) -> Any:
-    """Return the language model's configuration, unquantized, with an untied output head: on a CPU, vLLM 0.32 goes on
-    with the packed old head where the head is tied to an embedding that was reloaded."""
+    """Return the language model's configuration, unquantized, with an untied output head: on a CPU, vLLM 0.32 keeps
+    using the packed old head if it is tied to an embedding that was reloaded."""
     plain = text_model(base_model(model))
     config = copy.deepcopy(plain.config)
-    config.architectures = [type(plain).__name__]  # one that was made from scratch has none
+    config.architectures = [type(plain).__name__]  # a model made from scratch has none
     config.tie_word_embeddings = False
     if hasattr(config, "quantization_config"):
         del config.quantization_config
@@ -264,8 +263,7 @@ def _platform_arguments(model: "PreTrainedModel", options: VllmOptions, on_cpu: 
     if options.dtype == "auto":
         arguments["dtype"] = "float32" if on_cpu else "bfloat16"
     if on_cpu:
-        # A part of a prompt draws a token that is thrown away; vLLM then winds the request's generator back, which a
-        # CPU generator cannot.
+        # After a chunk of a prompt vLLM rewinds the request's generator by one token, which CPU generators cannot do.
         arguments |= {
             "enable_chunked_prefill": False,
             "max_num_batched_tokens": max(options.max_batch_tokens, max_model_len),

@@ -139,7 +139,7 @@ class VllmPolicy:
     def rollout_weights(self, gathered: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
         self._engine = self._engine or self._start()
         self._wake(self._engine, gathered)
-        self._acting = True  # by what it has now, even where the model is trained meanwhile
+        self._acting = True  # generates by these weights even while the model is trained
         try:
             yield
         finally:
@@ -148,10 +148,10 @@ class VllmPolicy:
                 self._stale = self._base_stale = True
 
     def _wake(self, engine: InferenceEngine, gathered: Callable[[], AbstractContextManager[Any]]) -> None:
-        """Let the engine have all that it needs to answer by the model as it is now.
+        """Wake the engine and synchronise its weights.
 
         Raises:
-            ValueError: it would answer by other weights, see `check_engine`.
+            ValueError: it computes by other weights, see `check_engine`.
         """
         engine.wake("weights")
         to_check = None
@@ -170,7 +170,7 @@ class VllmPolicy:
     def _check(self, engine: InferenceEngine, text: "np.ndarray", expected: "np.ndarray") -> None:
         engine.forget()
         found = engine.logprobs(text.tolist())
-        engine.forget()  # nothing of it shall be in the cache of those who ask next
+        engine.forget()  # leaves nothing in the prefix cache of later requests
         formats = {engine.dtype, str(self.model.dtype).removeprefix("torch.")}
         check_engine(
             found,
@@ -181,7 +181,7 @@ class VllmPolicy:
         )
 
     def _copy(self, engine: InferenceEngine) -> None:
-        """Give the engine the weights of the model. Those under an adapter that it takes never change."""
+        """Copy the model's weights into the engine. If it computes the adapter, the base weights are copied once."""
         if self._base_stale or not engine.takes_adapter:
             weights = engine_weights(self.model, with_adapter=not engine.takes_adapter)
             self._missing = engine.load(weights, tied_head(self.model))
@@ -221,8 +221,8 @@ class VllmPolicy:
         return self._language_model.tokens_within(record, characters)
 
     def updated(self) -> None:
-        """See `TrainablePolicy`. The weights are copied when the next answer is asked for, but the engine starts now:
-        the engines of several processes look for each other, and some may have nothing to ask of theirs."""
+        """See `TrainablePolicy`. The next request copies the weights, but the engine starts now: the engines of several
+        processes connect to each other, and a process may have no request."""
         self._stale = True
         if self._engine is None:
             self._engine = self._start()
@@ -234,7 +234,7 @@ class VllmPolicy:
 
 
 class VllmStream:
-    """The responses that vLLM is writing: continuous batching, a new prompt joins those that are under way."""
+    """Stream of vLLM's responses, with continuous batching."""
 
     in_step = False
 
@@ -249,7 +249,7 @@ class VllmStream:
         return len(self._sequences) + len(self._forced)
 
     def ask(self, requests: Mapping[int, Request]) -> None:
-        """See `Stream`; a response that is the only admissible one is not asked of the engine."""
+        """See `Stream`. The only admissible response needs no request to the engine."""
         sequences = self._language_model.begin(list(requests.values()), self._sampling)
         for (number, request), sequence in zip(requests.items(), sequences, strict=True):
             if sequence.done:
@@ -262,7 +262,7 @@ class VllmStream:
             self._engine.submit(name, sequence.prompt_ids.tolist(), parameters, stopped)
 
     def work(self) -> dict[int, Response]:
-        """See `Stream`: a token for every response, or what needs no engine."""
+        """See `Stream`: generate a token for every response, or return those that need no engine."""
         if self._forced:
             responses, self._forced = self._forced, {}
             return responses

@@ -1,4 +1,4 @@
-"""Requests to vLLM, in this process or a server, and its replies; without vLLM itself."""
+"""Requests to vLLM and its completions, in this process or on a server. This module needs no vLLM."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -15,24 +15,23 @@ if TYPE_CHECKING:
     from hgpo_gym.policies.generation import GeneratedSequence
 
 CONSTRAINT = "hgpo_gym.policies.vllm_constraint:AdmissibleResponses"
-"""The name by which vLLM finds the logits processor."""
+"""The import name of the logits processor."""
 
 WORKER = "hgpo_gym.policies.vllm_worker.TrainerWeights"
-"""The name by which vLLM finds what takes the trainer's weights."""
+"""The import name of the worker extension that loads the trainer's weights."""
 
 SCORING = {"temperature": 0.0, "max_tokens": 1, "prompt_logprobs": 0, "detokenize": False}
-"""Values of `SamplingParams` that ask for the log-probabilities of the prompt's tokens."""
+"""Arguments of `SamplingParams` that request the log-probabilities of the prompt's tokens."""
 
 ADMISSIBLE_RESPONSES = "admissible_responses"
-"""The extra argument of a request that it reads."""
+"""The extra argument of a request that the logits processor reads."""
 
 
 Stopped = Callable[[list[int]], bool]
 
 
 class Completion(NamedTuple):
-    """A response that is complete. Log-probabilities are those of the distribution that the tokens were drawn from;
-    `prompt_cached`: see `TokenRecord`."""
+    """Complete response, with log-probabilities under the sampling distribution; `prompt_cached`: see `TokenRecord`."""
 
     name: str
     token_ids: list[int]
@@ -41,11 +40,11 @@ class Completion(NamedTuple):
 
 
 class InferenceEngine(Protocol):
-    """vLLM as a `VllmPolicy` uses it.
+    """vLLM's engine, as `VllmPolicy` uses it.
 
     Attributes:
         max_model_len: the most tokens of a prompt with its response.
-        takes_adapter: it computes a LoRA adapter beside its weights; otherwise it is given weights with its product.
+        takes_adapter: True if the engine computes a LoRA adapter; otherwise it loads merged weights.
         dtype: the format that it computes in, like `bfloat16`.
     """
 
@@ -56,36 +55,33 @@ class InferenceEngine(Protocol):
     def submit(
         self, name: str, prompt_ids: list[int], parameters: Mapping[str, Any], stopped: Stopped | None = None
     ) -> None:
-        """Ask for a response, under a name that no open one has, with `sampling_parameters`. Nothing need be written of
-        it once it has `stopped`, which says so of its tokens up to now; more may be."""
+        """Add a request under a new name. The engine may end it once `stopped(token_ids)` is true."""
 
     def step(self) -> list[Completion]:
-        """Go on writing; returns the responses that are complete now."""
+        """Generate the next tokens. Returns the responses that are now complete."""
 
     def load(self, weights: "Iterable[tuple[str, torch.Tensor]]", tied_head: str | None) -> list[str]:
-        """Put weights in place of the engine's, by their names in a checkpoint. The output head is among them, also one
-        that is tied to the embeddings: then `tied_head` is its name. Returns the engine's weights that were not."""
+        """Replace the engine's weights, given by their names in a checkpoint. They include the output head; `tied_head`
+        is its name if it is tied to the embeddings. Returns the names of the engine's weights that were not loaded."""
 
     def logprobs(self, token_ids: list[int]) -> list[float]:
         """Return the log-probability of each token but the first. No request may be running."""
 
     def load_adapter(self, folder: "Path") -> None:
-        """Answer by a saved adapter from now on, in place of the last one, where it `takes_adapter`."""
+        """Use this saved adapter from now on; only with `takes_adapter`."""
 
     def wake(self, part: str) -> None:
-        """Make room again for a part, `weights` or `kv_cache`, of what it gave back when it was put to sleep; nothing
-        where it was not."""
+        """Allocate a part again, `weights` or `kv_cache`, that `sleep` has freed."""
 
     def sleep(self) -> bool:
-        """Give back the memory of its device, if it is told to do so. Returns whether its weights are lost by that."""
+        """Free the device's memory if `sleep_level` says so. Returns True if the weights are lost."""
 
     def forget(self) -> None:
-        """Give up open requests and what is kept of earlier prompts."""
+        """Abort open requests and reset the prefix cache."""
 
 
 def check_device(device: str) -> None:
-    """Refuse a GPU that is not the first that the process sees: vLLM beside the trainer takes that one, whatever the
-    model is on."""
+    """Raise ValueError for another GPU than the first visible one, which vLLM uses wherever the model is."""
     kind, _, index = device.partition(":")
     if kind == "cuda" and index not in ("", "0"):
         raise ValueError(
@@ -99,7 +95,7 @@ def sampling_parameters(
 ) -> dict[str, Any]:
     """Return the arguments of vLLM's `SamplingParams`.
 
-    A response that is held to a trie may end early, where only one of the trie's sequences is left.
+    A response with a trie may end early, when only one of the trie's sequences is left.
     """
     parameters = {
         "temperature": sampling.temperature,
