@@ -218,7 +218,7 @@ class VllmEngine:
 
 
 def save_weights(weights: Iterable[tuple[str, torch.Tensor]], path: Path) -> None:
-    """Write copies of weights for vLLM's workers: safetensors refuses a head that shares its memory with an embedding."""
+    """Write copies of weights for vLLM's workers: safetensors refuses a head that shares memory with an embedding."""
     save_file({name: weight.detach().cpu().clone() for name, weight in weights}, path)
 
 

@@ -80,7 +80,7 @@ class LeftOut(NamedTuple):
 def whole_and_dropped(
     players: Mapping[int, Player], failed_groups: set[int], group_size: int
 ) -> tuple[dict[int, Player], list[Player]]:
-    """Return the players of complete groups by row, in order, and the players of groups that were given up."""
+    """Return the players of complete groups by row, in order, and the players of groups with a failed episode."""
     in_whole_groups = {row: player for row, player in sorted(players.items()) if row // group_size not in failed_groups}
     return in_whole_groups, [player for row, player in players.items() if row not in in_whole_groups]
 
@@ -110,7 +110,7 @@ def rollout_of(
         chains: where episodes branch, those that were played from the start of their task.
         left_out: what the collector played besides, where no environment failed.
         failed: the attempts whose environment failed.
-        dropped: players whose episodes ended, in groups that were given up.
+        dropped: players whose episodes ended, in groups with a failed episode.
     """
     indexed = rows_in_order(players)
     rows, trajectory = [row for row, _ in indexed], np.array([index for _, index in indexed], dtype=np.int64)

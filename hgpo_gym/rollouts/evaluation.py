@@ -32,7 +32,7 @@ class Evaluation:
         split: its name.
         episodes: for each decoding seed, one episode per task, in the order of the split.
         conversations: prompts and responses of the first episodes.
-        failures: attempts at an episode whose environment failed. Episodes that were given up count as not won.
+        failures: attempts at an episode whose environment failed. Failed episodes count as not won.
     """
 
     split: str
@@ -141,10 +141,10 @@ def evaluate(
         tasks: how many tasks, evenly spread over the split, the same in every evaluation; None plays all.
         keep: how many episodes keep their prompts and responses; None keeps all.
         max_retries: how often an episode is played again if its environment fails. After that it counts as not won.
-        max_failed: the largest share of episodes that may be given up.
+        max_failed: the largest share of episodes that may fail.
 
     Raises:
-        EpisodesFailedError: more episodes were given up.
+        EpisodesFailedError: more episodes failed.
     """
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     if vector.group_size != 1:
@@ -194,7 +194,7 @@ def _play(
 
 
 def _outcomes(rollout: Rollout, count: int) -> list[EpisodeOutcome]:
-    """Return `count` outcomes in task order; episodes that were given up keep their position."""
+    """Return `count` outcomes in task order; failed episodes keep their position."""
     failed = {episode.group: episode.outcome for episode in rollout.failures if episode.failed}
     ended = iter(rollout.episodes)
     return [failed[place] if place in failed else next(ended) for place in range(count)]

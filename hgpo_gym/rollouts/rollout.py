@@ -90,7 +90,7 @@ class Rollout:
         steps_left_out, episodes_left_out, tokens_left_out: played, but not part of this rollout.
         chains: where episodes branch, those played from the start of their task; else None. Branches are a biased
             sample of the policy's success: long episodes have more places to branch at.
-        failures: attempts whose environment failed. Groups with an episode that was given up are not part of this.
+        failures: attempts whose environment failed. Groups with a failed episode are left out.
     """
 
     batch: StepBatch

@@ -106,7 +106,7 @@ class Threads:
 
 
 class _Job(Generic[T]):
-    """Functions that a thread runs one after the other, until its caller gives up.
+    """Functions that a thread runs one after the other, until its caller stops waiting.
 
     Attributes:
         outcomes: of the functions until now.
@@ -137,7 +137,7 @@ class _Job(Generic[T]):
             return self._began is not None
 
     def run(self) -> bool:
-        """Run the functions, unless their caller has given up. Return True if this thread has not been replaced."""
+        """Run the functions, unless their caller has stopped waiting. Return True if this thread has not been replaced."""
         with self._lock:
             if self._abandoned:
                 self._late.set_result(Outcome(None, asyncio.CancelledError()))
