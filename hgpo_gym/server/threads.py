@@ -137,7 +137,7 @@ class _Job(Generic[T]):
             return self._began is not None
 
     def run(self) -> bool:
-        """Run the functions, unless their caller has stopped waiting. Return True if this thread has not been replaced."""
+        """Run functions until their caller stops waiting. Return True if this thread has not been replaced."""
         with self._lock:
             if self._abandoned:
                 self._late.set_result(Outcome(None, asyncio.CancelledError()))
