@@ -1,10 +1,11 @@
 """Scores of a credit-assignment method on the probes."""
 
 import csv
+import gzip
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -160,9 +161,10 @@ def score_file(path: str | Path, *, name: str | None = None, on: Sequence[Probe]
     """Score the advantages of a method from elsewhere.
 
     Args:
-        path: a CSV with the columns `probe`, `group_size`, `row`, `advantage`: a line for each known row of each
-            probe, and each group size, in any order. Other rows may be there. `write_template` writes such a file.
-        name: of the method; by default the file's.
+        path: a CSV, or one that gzip compressed (`.gz`), with the columns `probe`, `group_size`, `row`, `advantage`: a
+            line for each known row of each probe, and each group size, in any order. Other rows may be there.
+            `write_template` writes such a file.
+        name: of the method; by default the file's. Its cost is not known.
         on: the probes; by default the public ones.
 
     Raises:
@@ -171,7 +173,8 @@ def score_file(path: str | Path, *, name: str | None = None, on: Sequence[Probe]
     on = probes() if on is None else on
     advantages = {(probe.name, size): np.full(_length(probe), np.nan) for probe in on for size in GROUP_SIZES}
     known = {probe.name: probe.known for probe in on}
-    with Path(path).open(newline="", encoding="utf-8") as file:
+    opened = gzip.open if Path(path).suffix == ".gz" else open
+    with opened(path, "rt", newline="", encoding="utf-8") as file:
         reader = csv.reader(file)
         if tuple(header := next(reader, [])) != HEADER:
             raise ValueError(f"{path}: its first line is {','.join(header)!r}, and should be {','.join(HEADER)!r}.")
@@ -184,7 +187,8 @@ def score_file(path: str | Path, *, name: str | None = None, on: Sequence[Probe]
                 f"is row {missing[0]}."
             )
     calls = map(np.nan_to_num, advantages.values())
-    return score(lambda _: next(calls), name=name or Path(path).stem, on=on)
+    found = score(lambda _: next(calls), name=name or Path(path).name.partition(".")[0], on=on)
+    return replace(found, results=[replace(result, microseconds=np.nan) for result in found.results])
 
 
 def write_template(path: str | Path, method: Method, on: Sequence[Probe] | None = None) -> None:

@@ -1,6 +1,7 @@
 """The benchmark of credit assignment: its probes, its scores, and what it says to wrong submissions."""
 
 import csv
+import gzip
 import re
 
 import numpy as np
@@ -110,6 +111,10 @@ def test_a_file_scores_as_its_function_does_and_its_mistakes_are_named(small, tm
     creditbench.write_template(file, method, on=small)
     by_file, by_function = creditbench.score_file(file, on=small), creditbench.score(method, name="gigpo", on=small)
     assert (by_file.name, by_file.value, by_file.interval) == ("gigpo", by_function.value, by_function.interval)
+
+    compressed = tmp_path / "gigpo.csv.gz"
+    compressed.write_bytes(gzip.compress(file.read_bytes()))
+    assert creditbench.score_file(compressed, on=small).value == by_function.value
 
     lines = list(csv.reader(file.open()))
     wrong = tmp_path / "wrong.csv"
