@@ -1,5 +1,7 @@
 """Progress for a person: bars in a terminal, plain lines elsewhere."""
 
+import re
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -48,8 +50,27 @@ class Progress:
         return report_progress
 
     def line(self, text: str) -> None:
-        """Print a line that stays."""
-        self.console.print(for_terminal(text), highlight=False, markup=False, soft_wrap=True)
+        """Print a line that stays. A terminal breaks it between words, or between its fields (two spaces, a letter)."""
+        text = for_terminal(text)
+        if self.console.is_terminal:
+            text = "\n".join(_wrapped(line, self.console.width) for line in text.split("\n"))
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+_BETWEEN_FIELDS = re.compile(r"(?<=\S)  +(?=[A-Za-z])")
+_GLUE = "\u00a0"
+
+
+def _wrapped(line: str, width: int) -> str:
+    """Break a line that is too long. Paths and links stay whole, so that they can be clicked on."""
+    if len(line) <= width:
+        return line
+    fields = _BETWEEN_FIELDS.split(line)
+    if len(fields) > 1:
+        line = "  ".join(field.replace(" ", _GLUE) for field in fields)
+    indent = 6 * " " if len(fields) > 1 else ""
+    lines = textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace(_GLUE, " ")
 
 
 class NotebookProgress(Progress):
