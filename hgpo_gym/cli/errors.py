@@ -23,8 +23,12 @@ class CommandFailed(SystemExit):
         print(f"hgpo-gym{process}: {for_terminal(message)}", file=sys.stderr)
 
 
+_PRINTED: set[str] = set()
+"""The warnings that this process has printed."""
+
+
 def warn_in_one_line() -> None:
-    """Print a `UserWarning` without the line of code that raised it; HGPO_GYM_DEBUG=1 keeps the line."""
+    """Print each `UserWarning` once, without the line of code that raised it; HGPO_GYM_DEBUG=1 keeps the line."""
     if not _debugging():
         warnings.formatwarning = _one_line
 
@@ -33,7 +37,9 @@ def _one_line(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
     if category is UserWarning:  # others, such as FutureWarning, are for programmers
-        return f"Warning: {message}\n"
+        repeated = str(message) in _PRINTED  # as where training and evaluation miss the same data
+        _PRINTED.add(str(message))
+        return "" if repeated else f"Warning: {message}\n"
     return _FORMAT_WARNING(message, category, filename, lineno, line)
 
 

@@ -99,7 +99,7 @@ def find_games(
             return _catalogue(name, _folders(root, name), chosen)
     if len(names) > 1 and names[-1] in GENERATED_SPLITS:
         warnings.warn(
-            f"There are no ALFWorld games in {root}: playing generated ones (split={names[-1]!r}). "
+            f"There are no ALFWorld games in {root}: playing generated ones. "
             "Run 'hgpo-gym data alfworld' for the real ones.",
             stacklevel=2,
         )

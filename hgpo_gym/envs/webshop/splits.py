@@ -69,7 +69,7 @@ def open_split(
         return _open_original(data, original_splits, goals, catalogue_seed)
     if original_splits:
         warnings.warn(
-            f"There are no WebShop products in {data_place(data)}: playing generated ones (split={generated!r}). "
+            f"There are no WebShop products in {data_place(data)}: playing generated ones. "
             "Run 'hgpo-gym data webshop' for the real ones.",
             stacklevel=3,
         )

@@ -80,7 +80,7 @@ def _make(
     constrain: Constraint = "admissible" if run.warmstart.loss == "choices" else "none"
     policy = LanguageModelPolicy(weights_model, tokenizer, constrain=constrain, **_reading(run))
     records = _records(policy, run, worth_imitating(episodes, source))
-    with progress.stage(f"Warm start: imitating {len(records)} {source} actions") as report_progress:
+    with progress.stage(f"Imitating {len(records):,} {source} actions") as report_progress:
         loss = imitate(
             weights_model,
             records,

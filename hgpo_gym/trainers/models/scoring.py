@@ -82,7 +82,7 @@ class ScoringModel(SettingsSection):
     def _imitated(self, run: "ModelSections", episodes: list[Transcript], progress: "Progress") -> ScoringPolicy:
         policy = self.new()
         records = [record for episode in episodes for record in _records(policy, episode)]
-        with progress.stage(f"Warm start: imitating {len(records)} {run.warmstart.source} actions") as report_progress:
+        with progress.stage(f"Imitating {len(records):,} {run.warmstart.source} actions") as report_progress:
             loss = imitate(
                 policy.model,
                 records,

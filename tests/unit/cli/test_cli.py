@@ -35,9 +35,10 @@ def test_envs_lists_every_id_with_a_line(capsys):
     assert "hgpo_gym/SignpostMaze-v0" in out
 
 
-def test_warnings_for_users_are_a_line_without_code(capsys):
+def test_warnings_for_users_are_a_line_without_code_once(capsys):
     run(capsys, "envs")
     assert warnings.formatwarning("No games.", UserWarning, "env.py", 7) == "Warning: No games.\n"
+    assert warnings.formatwarning("No games.", UserWarning, "env.py", 7) == ""
     assert "other.py:7: FutureWarning: Old." in warnings.formatwarning("Old.", FutureWarning, "other.py", 7)
 
 
