@@ -111,8 +111,8 @@ def exchanged(exchange: Exchange, name: str) -> list[Block]:
     parsed_action = f"action: {exchange.action}" if exchange.action else NO_ACTION
     notes = [parsed_action, *(["truncated"] if exchange.truncated else []), f"reward {exchange.reward:g}"]
     return [
-        Paragraph(f"{name} was asked:"),
+        Paragraph(f"Prompt of {name}:"),
         Code(exchange.prompt),
-        Paragraph(f"{name} answered ({'; '.join(notes)}):"),
+        Paragraph(f"Response of {name} ({'; '.join(notes)}):"),
         Code(exchange.response),
     ]

@@ -209,7 +209,7 @@ class _Products:
             return np.bincount(self.history[included], weights=values[included], minlength=len(self.truth_variance))
 
         visits = by_history(self.count)
-        # The square of a sum less the sum of squares leaves only products between different groups.
+        # The square of a sum minus the sum of squares leaves only products between different groups.
         weight = visits**2 - by_history(self.count**2)
         products = by_history(self.total) ** 2 - by_history(self.total**2)
         repeated = weight > 0

@@ -42,7 +42,7 @@ class Result:
         nonzero: the share of steps with an advantage other than 0.
         microseconds: of the processor, for a step.
         ceiling: the cosine that a second draw of the truth would have, 1 where the truth is exact.
-        by_task: float64[tasks, 3], sums of advantage^2, advantage * truth and truth^2 less its variance.
+        by_task: float64[tasks, 3], sums of advantage^2, advantage * truth and truth^2 minus its variance.
     """
 
     probe: str
@@ -289,7 +289,7 @@ def _rank_correlation(values: np.ndarray, true: np.ndarray, groups: np.ndarray) 
 
 
 def _centred_ranks(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Return each value's rank in its group less the group's mean rank, ties by their mean rank, float64[N]."""
+    """Return each value's rank in its group minus the group's mean rank, ties by their mean rank, float64[N]."""
     rank = np.empty(len(values))
     rank[np.lexsort((values, groups))] = np.arange(len(values))
     rank = mean_of_group(rank, joint_labels(groups, np.unique(values, return_inverse=True)[1]))

@@ -26,7 +26,7 @@ def gae(batch: StepBatch, *, gamma: float = 1.0, trace_decay: float = 0.95, whit
     Args:
         batch: the steps, with the column `value`, a number for every step.
         gamma: discount.
-        trace_decay: lambda, from 0 to 1; 1 is the return less the value.
+        trace_decay: lambda, from 0 to 1; 1 is the return minus the value.
         whiten: scale to mean 0 and deviation 1 over all steps of the batch, before penalties.
 
     Returns the values float64[N] and the targets of `value`. Raises ValueError on a gamma or trace_decay outside

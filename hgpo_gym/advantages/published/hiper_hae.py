@@ -38,7 +38,7 @@ def hiper_hae(
         high:  delta = sum_j gamma^j r_j + gamma^d value_high(next segment) - value_high(its own first step),
                A = delta + gamma^d segment_decay A(next segment), on the first of a segment's d steps, 0 on the others
 
-    with r the reward less the step's penalty, and values of 0 after the episode. Low is for action tokens. High is for
+    with r the reward minus the step's penalty, and values of 0 after the episode. Low is for action tokens. High is for
     the tokens of a new subgoal. The critics' targets are A + value before whitening. The paper also has penalties for
     keeping a subgoal, which are part of the rewards. Family: rewards with a critic. Source: code (JonP07/HiPER-agent,
     which whitens with n).

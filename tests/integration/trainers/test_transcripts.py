@@ -62,9 +62,9 @@ def test_inspect_shows_the_response_in_which_no_action_was_found(untrained, caps
     page = tmp_path / "group.html"
     output = command(capsys, "inspect", untrained, "--task", "1", "--step", "2.3", "--html", page)[1]
     exchange = rollout.conversations[1].exchanges[2]
-    assert "2.3 answered (no action was found in it; truncated; reward 0):" in output
+    assert "Response of 2.3 (no action was found in it; truncated; reward 0):" in output
     assert exchange.prompt.splitlines()[0] in output
-    assert page.read_text().count(" answered (") == 1 + sum(len(one.exchanges) for one in rollout.conversations[:4])
+    assert page.read_text().count("Response of ") == 1 + sum(len(one.exchanges) for one in rollout.conversations[:4])
     output = command(capsys, "inspect", untrained, "--task", "2", "--step", "4.1")[1]
     assert "were not kept: checkpoint.transcripts kept 6 episodes" in output
 
@@ -81,7 +81,7 @@ def test_evaluations_keep_them_too(untrained, capsys, tmp_path):
     shown = io.StringIO()
     inspect_evaluation(untrained, iteration=1, task="1", html=None, console=Console(file=shown, width=300))
     assert lines[0]["task_id"] in shown.getvalue()
-    assert "1.1 answered (no action was found in it" in shown.getvalue()
+    assert "Response of 1.1 (no action was found in it" in shown.getvalue()
     assert command(capsys, "inspect", untrained, "--evaluation")[0] == 0
     status, _, error = command(capsys, "inspect", untrained, "--evaluation", "--iteration", "5")
     assert status == 2
