@@ -50,7 +50,7 @@ def leaderboard(_: str = "") -> str:
     rows += [
         (
             f"[{entry.name}](all_estimators.md#{entry.name}) {' '.join(entry.default['method'].split()[1:])}".strip(),
-            f"{float(entry.default['score']):.2f} ({float(entry.default['low']):.2f} to "
+            f"{float(entry.default['score']):.2f} ({float(entry.default['low']):.2f}\u00a0to\u00a0"
             f"{float(entry.default['high']):.2f})",
             f"{_mean(entry.default, MAZES):.2f}",
             f"{_mean(entry.default, TEXT):.2f}",

@@ -22,7 +22,7 @@ DEFAULT_KEY = "observation"
 SUPPLIED = ("action", "success", "final_keys", "texts", "truncated")
 """The columns of a batch that estimators may need."""
 DIGESTS = {
-    "maze_halls": "39dfd896d54456956c6ffdea94b8ab14bedd40c884ad1586adebf7d76b60e7a0",
+    "maze_halls": "cccbc93594442db2107e3c19617160d8eb6f522e709b3da70459b7f71e19499f",
     "maze_chance": "5208aa455f147229bba726aa31b314eaddd441fba50a8e63607b2290811b7319",
     "maze_plates": "9f8fe0aa63581c004c21f3d6a42f1e50eaec8f820a653d270dcc0ebc3444d924",
     "alfworld": "2b271bf8acb9fdd1939fc659e960abb75a87d73f2f8928cd2990f611f99da02e",

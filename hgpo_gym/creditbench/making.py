@@ -9,7 +9,7 @@ import numpy as np
 from hgpo_gym.creditbench.data import COLUMNS, GAMMA, GROUP_SIZES, HISTORY_LENGTH, Probe
 from hgpo_gym.creditbench.decision_process import DecisionProcess, Situations, unfold
 from hgpo_gym.creditbench.exact import solve
-from hgpo_gym.creditbench.policies import stages_of_training
+from hgpo_gym.creditbench.policies import language_model_policy, stages_of_training
 from hgpo_gym.creditbench.simulate import roll_out
 from hgpo_gym.creditbench.text_probes import TEXT_ENVIRONMENTS, text_probes
 from hgpo_gym.envs.signpost_maze import SignpostMaze, SignpostMazeEnv
@@ -64,10 +64,13 @@ def _maze_probes(name: str, seed: tuple[int, int], tasks: int = TASKS, episodes:
     short = [unfolded(task, history_length=0) for task in rules]
     processes = [unfolded(task, history_length=HISTORY_LENGTH) for task in rules]
     texts = {key: text for task in rules for key, text in task.texts.items()}
-    stages = stages_of_training(situations, short, GAMMA, STEP_LIMIT, list(STAGES.values()))
+    policies = stages_of_training(situations, short, GAMMA, STEP_LIMIT, list(STAGES.values()))
+    stages = dict(zip(STAGES, policies, strict=True))
+    if name == "maze_halls":
+        stages["language_model"] = language_model_policy(situations)
     return [
         _probe(name, stage, processes, _rounded(policy), texts, (*seed, index), episodes)
-        for index, (stage, policy) in enumerate(zip(STAGES, stages, strict=True))
+        for index, (stage, policy) in enumerate(stages.items())
     ]
 
 

@@ -1,6 +1,8 @@
 """Policies as tables, and a policy at several stages of training, without a training run."""
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -47,3 +49,17 @@ def stages_of_training(
     while len(policies) <= max(improvements):
         policies.append(improved(policies[-1], processes, gamma, horizon))
     return [policies[number] for number in improvements]
+
+
+def language_model_policy(situations: Situations) -> np.ndarray:
+    """Return the policy of SmolLM2-135M-Instruct, float64[M, A], which `benchmarks/language_model_stage.py` recorded.
+
+    Raises:
+        KeyError: it was not asked in one of the situations.
+    """
+    lines = json.loads((Path(__file__).parent / "smollm2.json").read_text(encoding="utf-8"))
+    weights = {json.dumps(situation): values for *situation, values in lines}
+    policy = situations.admissible.astype(np.float64)
+    for row, situation in enumerate(situations.rows):
+        policy[row, : len(situation.admissible_actions)] = weights[json.dumps(situation[:2])]
+    return policy / policy.sum(axis=1, keepdims=True)

@@ -40,6 +40,14 @@ def test_the_sample_in_the_package_is_what_its_seed_makes():
     assert digests(make_probes(1, ["search"], tasks=2, episodes=16))["search"] != digests(made)["search"]
 
 
+def test_the_language_model_was_asked_in_every_situation_of_every_task():
+    made = make_probes(1, ["maze_halls"], tasks=18, episodes=16)
+    assert made[-1].stage == "language_model"
+    back = [made[-1].texts[action] == "go back" for action in made[-1].columns["action"]]
+    # The uniform policy goes back in half the corridors, and the model in one of ten.
+    assert 0.05 < np.mean(back) < 0.3
+
+
 def test_public_probes_that_are_not_those_of_the_version_are_named(monkeypatch, tmp_path, small):
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path))
     monkeypatch.setattr("hgpo_gym.creditbench.making.make_probes", lambda seed: small)
