@@ -144,7 +144,7 @@ def test_the_engine_is_checked_after_its_first_loads(monkeypatch):
         policy.updated()
     assert (engine.calls, engine.scored) == (["load True"] * 6, 4)
     policy = policy_with(Engine(0, off_by=0.2), monkeypatch)
-    with pytest.raises(ValueError, match=r"weights of this Qwen2ForCausalLM.* by 0\.2 nats .*never given: layers\.7\."):
+    with pytest.raises(ValueError, match=r"weights of this Qwen2ForCausalLM.* by 0\.2 nats .*not loaded: layers\.7\."):
         policy.generate([Request("Hall.")], Sampling())
     engine = Engine(0, off_by=0.2)
     engine.dtype = "bfloat16"
