@@ -48,6 +48,7 @@ _SYNONYMS = (
 )
 _INTO = re.compile(r"^(pour|dunk) (.+) into ")
 _PATTERNS = tuple((template, re.compile("^" + template.replace("OBJ", "(.+)") + "$")) for template in TEMPLATES)
+_HERE = re.compile(r"(?:room|location) is called the ([\w ]+)")
 _ARTICLES = frozenset(("a", "an", "the"))
 _LINKS = frozenset(("in", "on", "to", "of", "containing", "called"))
 _CONTACTS = frozenset(("anode", "cathode", "terminal", "1", "2"))
@@ -76,7 +77,8 @@ def seen_actions(actions: Iterable[str], room: str, goal: str, *, electrical: bo
     """Return the actions whose objects are named in what the agent has read: all words of a name occur there.
 
     Actions without an object come first, then those with one. Of those with two objects, the more of them the task or
-    the inventory names, the earlier an action comes; `MOST_SEEN` at most.
+    the inventory names, the earlier an action comes; `connect` counts as naming both if it joins contacts. Last are
+    `dunk`, `mix` of what nothing can be in, and actions with a thing and a room. `MOST_SEEN` at most.
 
     Args:
         actions: the valid ones.
@@ -86,22 +88,27 @@ def seen_actions(actions: Iterable[str], room: str, goal: str, *, electrical: bo
     """
     needed = _words(goal)
     read = needed | _words(room) | _LINKS | (_CONTACTS if electrical else frozenset())
+    parsed = {action: parse(action) for action in actions}
+    containers = {objects for template, objects in parsed.values() if template == "look in OBJ"}
+    rooms = {"inventory", *_HERE.findall(room)}
+    rooms.update(objects[0] for template, objects in parsed.values() if template == "go OBJ")
     chosen: list[tuple[int, int, str]] = []
-    named: dict[str, tuple[bool, bool]] = {}
-    for action in actions:
-        template, objects = parse(action)
-        if not electrical and template.startswith(("connect", "disconnect")):
+    for action, (template, objects) in parsed.items():
+        connects = template.startswith(("connect", "disconnect"))
+        words = [_words(name) for name in objects]
+        if (connects and not electrical) or not all(name <= read for name in words):
             continue
-        for name in objects:
-            if name not in named:
-                words = _words(name)
-                named[name] = words <= read, bool(words & needed)
-        if all(named[name][0] for name in objects):
-            needless = len(objects) - sum(named[name][1] for name in objects) if len(objects) == 2 else 0
-            chosen.append((len(objects), needless, action))
+        counted = _CONTACTS if connects else needed - _LINKS
+        needless = sum(not name & counted for name in words) if len(objects) == 2 else 0
+        if len(objects) == 2:
+            is_rare = template.startswith("dunk") or not rooms.isdisjoint(objects)
+        else:
+            is_rare = template == "mix OBJ" and objects not in containers
+        chosen.append((3 if is_rare else len(objects), needless, action))
     return tuple(action for *_, action in sorted(chosen, key=lambda item: item[:2])[:MOST_SEEN])
 
 
+@functools.lru_cache(maxsize=100_000)
 def _words(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"[\w-]+", text.lower())) - _ARTICLES
 

@@ -172,7 +172,12 @@ class TextCraftEnv(TextEnv):
         return f"{text}\n{list_inventory(self._inventory)}" if self._show_inventory else text
 
     def _admissible_actions(self) -> tuple[str, ...]:
-        crafts = (action for recipe in self._shown for action in self._crafts(recipe))
+        carried, crafts = self._inventory, list[str]()
+        for recipe in self._shown:
+            # Most recipes lack their first ingredient, which costs less than a call.
+            name, count, is_kind = recipe.ingredients[0]
+            if is_kind or carried.get(name, 0) >= count:
+                crafts += self._crafts(recipe)
         return (*dict.fromkeys(crafts), *self._gets, INVENTORY)
 
     def _crafts(self, recipe: Recipe) -> list[str]:

@@ -152,26 +152,65 @@ ODD = (
 )  # fmt: skip
 
 
+def hostile(count, admissible=()):
+    """Texts that are odd, random, or now and then admissible."""
+    generator = random.Random(0)
+    parts = (
+        "open ",
+        "door",
+        "focus on ",
+        " to ",
+        "wait",
+        "\ud800",
+        "\x00",
+        "🦊",
+        "(((",
+        "\n",
+        "0",
+        "é",
+        " in ",
+        "%s",
+        "\\",
+    )
+    yield from ODD
+    for number in range(count - len(ODD)):
+        if admissible and number % 1_000 == 0:
+            yield generator.choice(admissible)
+        else:
+            yield "".join(generator.choices(parts, k=generator.randrange(1, 6)))
+
+
 @pytest.mark.slow
-def test_any_text_is_survived_and_a_question_is_answered_by_a_number(java):
-    env = make(ID, describe_actions=True, actions="valid", max_episode_steps=1000)
-    _, first = env.reset(options={"task_id": "boil-1"})
-    for action in ODD:
-        *_, info = env.step(action)
-        assert not info["action_valid"]
-        assert info["admissible_actions"] == first["admissible_actions"]
+@pytest.mark.parametrize(("actions", "count"), [("seen", 20_000), ("free", 300)])
+def test_a_snapshot_restores_what_hostile_actions_changed(java, actions, count):
+    """With `free` each of them goes to the simulator."""
+    env = make(ID, tasks="boil", actions=actions, observation="full", max_episode_steps=10**6).unwrapped
+    observation, info = env.reset(options={"task_id": "boil-1"})
+    snapshot = env.snapshot()
+    for action in hostile(count, info["admissible_actions"]):
+        _, _, terminated, truncated, _ = env.step(action)
+        if terminated or truncated:
+            env.restore(snapshot)
+    for _ in range(2):
+        restored, found = env.restore(snapshot)
+        assert (restored, found["admissible_actions"]) == (observation, info["admissible_actions"])
+        assert env.step("look at art studio" if actions == "free" else "wait1")[4]["action_valid"]
     env.close()
-    free = make(ID, split="all", max_episode_steps=1000)
-    free.reset(options={"task_id": "boil-0"})
+
+
+@pytest.mark.slow
+def test_odd_texts_are_answered_and_a_question_by_a_number(java):
+    env = make(ID, split="all", max_episode_steps=1000)
+    env.reset(options={"task_id": "boil-0"})
     for action in ODD:
-        observation, reward, terminated, _, _ = free.step(action)
+        observation, reward, terminated, _, _ = env.step(action)
         assert isinstance(observation, str)
         assert (reward, terminated) == (0.0, False)
-    observation, *_, info = free.step("open door")
+    observation, *_, info = env.step("open door")
     assert observation.startswith("Ambiguous request")
-    observation, *_, info = free.step("0")
+    observation, *_, info = env.step("0")
     assert (observation, info["action_valid"]) == ("The door is now open.", True)
-    free.close()
+    env.close()
 
 
 PROGRAM = """
