@@ -74,7 +74,6 @@ def pictures() -> Iterator[Callable[[], AbstractContextManager[None]]]:
 
     def leave_blank() -> None:
         patch.setattr(Picture, "svg", "")
-        patch.setattr(Picture, "png", b"")
 
     @contextmanager
     def drawn() -> Iterator[None]:

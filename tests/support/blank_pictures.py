@@ -23,13 +23,13 @@ class BlankPictures(MetaPathFinder):
 
         def execute_then_blank(module: ModuleType) -> None:
             execute(module)
-            module.Picture.svg, module.Picture.png = "", b""
+            module.Picture.svg = ""
 
         spec.loader.exec_module = execute_then_blank  # type: ignore[method-assign]
         return spec
 
 
 if blocks := sys.modules.get("hgpo_gym.analysis.report.blocks"):
-    blocks.Picture.svg, blocks.Picture.png = "", b""
+    blocks.Picture.svg = ""
 else:
     sys.meta_path.insert(0, BlankPictures())

@@ -26,7 +26,7 @@ def write_report(
 ) -> Path:
     """Compare the finished runs in `directories` and write the report into the folder `out`.
 
-    `report.html` (self-contained), `report.md`, `tables/*.csv`, `figures/*.png` and `figures/*.svg`. The same runs give
+    `report.html` (self-contained), `report.md`, `tables/*.csv`, `figures/*.svg`. The same runs give
     the same files. Runs are compared if they differ only in the algorithm and the training seed; other runs get their
     own chapter.
 

@@ -8,7 +8,6 @@ from math import isfinite
 from typing import Literal
 
 import matplotlib as mpl
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
@@ -18,7 +17,6 @@ Form = Literal["text", "prose", "share", "points", "number", "signed", "whole", 
 """The format of a column's values. prose: text that may need several lines; share: 0.25 is 25 %; points: 0.25 is 25
 points of success; rank: an interval without width means certainty, not a lack of information."""
 
-RESOLUTION = 160
 UNITS = {"share": " %", "seconds": " s"}
 NOTHING = "-"
 
@@ -110,7 +108,7 @@ class Picture:
     """A matplotlib figure with its caption.
 
     Attributes:
-        name: the name of its PNG and SVG files.
+        name: the name of its SVG file.
         caption: what it shows, in a sentence or two.
         figure: drawn by matplotlib.
     """
@@ -125,24 +123,8 @@ class Picture:
         # A fixed salt and no date: matplotlib 3 otherwise writes random ids and the time into the file.
         with mpl.rc_context({"svg.hashsalt": "hgpo_gym"}):
             file = io.StringIO()
-            FigureCanvasSVG(self._laid_out).print_svg(file, metadata={"Date": None})
+            FigureCanvasSVG(self.figure).print_svg(file, metadata={"Date": None})
         return file.getvalue()
-
-    @cached_property
-    def png(self) -> bytes:
-        file = io.BytesIO()
-        figure = self._laid_out
-        figure.dpi = RESOLUTION
-        FigureCanvasAgg(figure).print_png(file)
-        return file.getvalue()
-
-    @cached_property
-    def _laid_out(self) -> Figure:
-        """The figure after its layout, which is computed once for both formats; `savefig` would repeat it each time."""
-        if engine := self.figure.get_layout_engine():
-            engine.execute(self.figure)
-            self.figure.set_layout_engine("none")
-        return self.figure
 
 
 Block = Paragraph | Items | Code | Outline | Table | Picture

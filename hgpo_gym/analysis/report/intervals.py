@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-# scipy.stats takes half a second to import: the functions that use it import it, so that other commands start sooner.
+# scipy.stats takes half a second to import: only comparisons of several runs import it, where they need it.
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000
@@ -85,12 +85,12 @@ def bootstrap(samples: Sequence[np.ndarray], statistic: Callable[..., np.ndarray
 
     Quantiles are resampled values and not interpolated: infinity (a threshold not reached) is a value like any other.
     """
-    from scipy import stats
-
     samples = [np.asarray(sample, dtype=np.float64) for sample in samples]
     value, runs = statistic(*samples), min(sample.shape[-1] for sample in samples)
     if runs < 2:
         return Estimate(value, None, None, runs)
+    from scipy import stats
+
     with np.errstate(invalid="ignore"):  # it also takes a standard deviation, NaN where there is infinity
         resampled = stats.bootstrap(
             samples,
@@ -209,9 +209,11 @@ def corrected_p_values(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     Journal of the Royal Statistical Society B 57, 1995). The k-th smallest is multiplied by N / k, and never exceeds a
     larger one's. This holds if comparisons are independent or positively dependent, as those with one baseline are.
     """
+    if not len(p_values):
+        return np.zeros(0)
     from scipy import stats
 
-    return stats.false_discovery_control(p_values) if len(p_values) else np.zeros(0)
+    return stats.false_discovery_control(p_values)
 
 
 def runs_needed(probability: float, pairs: int = 1) -> int | None:

@@ -53,7 +53,7 @@ def replace_earlier(out: Path, chapters: Sequence[Chapter]) -> None:
         *(f"tables/{slug}{table.name}.csv" for slug, table in _of_kind(chapters, Table)),
     ]
     for slug, picture in _of_kind(chapters, Picture):
-        names += [f"figures/{slug}{picture.name}.svg", f"figures/{slug}{picture.name}.png"]
+        names.append(f"figures/{slug}{picture.name}.svg")
     for folder in (out / "tables", out / "figures"):
         if folder.is_symlink():  # a copied report must not redirect our writes
             folder.unlink()
@@ -124,11 +124,10 @@ def write_tables(chapters: Sequence[Chapter], folder: Path) -> None:
 
 
 def write_figures(chapters: Sequence[Chapter], folder: Path) -> None:
-    """Write a PNG and an SVG file for every picture."""
+    """Write an SVG file for every picture."""
     folder.mkdir(parents=True, exist_ok=True)
     for slug, picture in _of_kind(chapters, Picture):
         write_whole(folder / f"{slug}{picture.name}.svg", picture.svg)
-        write_whole(folder / f"{slug}{picture.name}.png", picture.png)
 
 
 def _of_kind(chapters: Sequence[Chapter], kind: type) -> list[tuple[str, Any]]:
@@ -250,7 +249,7 @@ def _markdown(block: Block, slug: str) -> list[str]:
             return [fence, for_terminal(text), fence]
         case Picture(name, caption):
             caption_text = for_markdown(caption)
-            return [f"![{caption_text}](figures/{slug}{name}.png)", "", caption_text]
+            return [f"![{caption_text}](figures/{slug}{name}.svg)", "", caption_text]
         case Table(_, caption, columns):
             titles = [column.title for column in columns]
             rule = ["---" if column.form in _WORDS else "---:" for column in columns]

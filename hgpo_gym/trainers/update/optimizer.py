@@ -1,5 +1,6 @@
 """The optimiser: AdamW with 32-bit or 8-bit state, or Muon, and a linear warm-up."""
 
+from inspect import unwrap
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
@@ -23,12 +24,24 @@ def make_optimizer(model: torch.nn.Module, settings: TrainerSettings) -> torch.o
     parameters = trained_parameters(model)
     rate, decay = settings.learning_rate, settings.weight_decay
     if settings.optimizer == "adamw":
-        return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
+        return AdamW(parameters, lr=rate, weight_decay=decay)
     if settings.optimizer == "muon":
         return MuonAndAdamW(model, learning_rate=rate, weight_decay=decay)
     with requires_extra("bitsandbytes", f"trainer.optimizer={settings.optimizer}"):
         from bitsandbytes.optim import AdamW8bit
     return AdamW8bit(parameters, lr=rate, weight_decay=decay)
+
+
+class AdamW(torch.optim.AdamW):
+    """torch's AdamW, without the import of torch.compile.
+
+    torch 2.13 imports `torch._dynamo` in the decorators of these methods, only to keep compiled code out of them. It
+    takes longer than a small run. Nothing here is compiled.
+    """
+
+    add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
+    zero_grad = unwrap(torch.optim.Optimizer.zero_grad)
+    step = torch.no_grad()(unwrap(torch.optim.Adam.step))
 
 
 class MuonAndAdamW(torch.optim.Optimizer):
@@ -50,7 +63,7 @@ class MuonAndAdamW(torch.optim.Optimizer):
                 torch.optim.Muon(matrices, lr=learning_rate, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
             )
         if others:
-            self._parts.append(torch.optim.AdamW(others, lr=learning_rate, weight_decay=weight_decay))
+            self._parts.append(AdamW(others, lr=learning_rate, weight_decay=weight_decay))
         super().__init__([group for part in self._parts for group in part.param_groups], {})
         self._share()
 

@@ -9,6 +9,7 @@ from hgpo_gym.policies.base import Likelihood, TokenRecord
 from hgpo_gym.policies.batching import length_sorted_batches
 from hgpo_gym.policies.likelihood import computing_in
 from hgpo_gym.trainers.settings import WarmStartSettings
+from hgpo_gym.trainers.update.optimizer import AdamW
 
 
 def imitate(
@@ -39,7 +40,7 @@ def imitate(
 
     Returns the mean loss of the last epoch, nats a token that had a choice.
     """
-    optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.0)
+    optimizer = AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.0)
     generator = np.random.default_rng(seed)
     torch.manual_seed(seed)  # for dropout
     steps = settings.epochs * -(-len(records) // settings.batch_size)

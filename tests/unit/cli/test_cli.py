@@ -460,7 +460,7 @@ from hgpo_gym.config.compose import load_run
 for model in ("tabular", "features"):
     settings = [*sys.argv[2:], f"model={model}", f"run_dir={sys.argv[1]}/{model}"]
     train_one_of_many(load_run(settings).resolved)
-slow = {"transformers", "accelerate", "matplotlib", "torch.distributed.checkpoint"}
+slow = {"transformers", "accelerate", "matplotlib", "torch._dynamo", "torch.distributed.checkpoint"}
 print("imported:", sorted(slow.intersection(sys.modules)))
 """
 
