@@ -90,11 +90,15 @@ class RunDirectory:
 
         Raises:
             BlockingIOError: another process is writing in it.
-            NotPlainError: a file or folder in it is a link, by which files elsewhere would be changed or removed.
+            NotPlainError: a file or folder in it is a link, by which files elsewhere would be changed or removed; or
+                something else stands in the place of a folder.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         if link := next((path for path in self.path.iterdir() if path.is_symlink()), None):
             raise NotPlainError(link, "it is a link")
+        for folder in (self.checkpoint_path, self.rollout_path, self.evaluations_path, self.failures_path):
+            if folder.exists() and not folder.is_dir():
+                raise NotPlainError(folder, "it is no folder")
         # Opened for writing, without truncation: NFS refuses an exclusive lock on a file that is open for reading.
         self._lock = open_plain(self.path / "lock", append=True)
         try:

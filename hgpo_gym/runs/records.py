@@ -3,10 +3,12 @@ else."""
 
 from typing import Annotated, Any
 
-from pydantic import AllowInfNan, BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import AllowInfNan, BaseModel, ConfigDict, Field, NonNegativeFloat
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
+PositiveCount = Annotated[int, Field(ge=1, lt=2**53)]
+"""Counts are below the limit up to which a float holds every whole number: JSON has numbers that no float holds."""
 
 
 class _Record(BaseModel):
@@ -26,10 +28,10 @@ class ConfigRecord(_Record):
     sampler: str = Field(alias="sampler.name")
     shaping: str = Field(alias="shaping.name")
     team: str = Field(alias="team.name")
-    iterations: NonNegativeInt = Field(alias="trainer.iterations")
+    iterations: Count = Field(alias="trainer.iterations")
     max_grad_norm: float = Field(1.0, alias="trainer.max_grad_norm")
-    num_tasks: PositiveInt = Field(alias="rollout.num_tasks")
-    group_size: PositiveInt = Field(alias="rollout.group_size")
+    num_tasks: PositiveCount = Field(alias="rollout.num_tasks")
+    group_size: PositiveCount = Field(alias="rollout.group_size")
 
 
 class MetricsRecord(_Record):
@@ -37,8 +39,8 @@ class MetricsRecord(_Record):
 
     iteration: Annotated[int, Field(ge=1, lt=2**31)]
     success: Share
-    steps: Annotated[int, Field(ge=1, lt=2**53)]
-    episodes: Annotated[int, Field(ge=1, lt=2**53)] = 1
+    steps: PositiveCount
+    episodes: PositiveCount = 1
     tokens: Count = 0
     rounds: Annotated[int, Field(ge=1, lt=2**31)] = 1
     groups_kept: Annotated[int, Field(ge=0, lt=2**31)] = 0
@@ -53,23 +55,23 @@ class EvaluationRecord(_Record):
     """A summary of `hgpo-gym eval`."""
 
     policy: str = "model"
-    iteration: NonNegativeInt | None = None
+    iteration: Count | None = None
     split: str
     success: Share
     success_by_decoding_seed: list[Share] = Field(min_length=1)
     success_by_task_type: dict[str, Share]
     pass_at_k: dict[str, Share] = {}
-    tasks: PositiveInt
+    tasks: PositiveCount
     changed: dict[str, Annotated[list[Any], Field(min_length=2, max_length=2)]] = {}
 
 
 class _EvaluationWhileTraining(EvaluationRecord):
-    iteration: NonNegativeInt
+    iteration: Count
 
 
 class _Tasks(_Record):
     split: str
-    tasks: PositiveInt
+    tasks: PositiveCount
     key: str
 
 
@@ -96,7 +98,7 @@ class SummaryRecord(_Record):
 
 
 class _Evaluated(_Record):
-    iteration: NonNegativeInt
+    iteration: Count
     success: Share
 
 
@@ -108,7 +110,7 @@ class _Saved(_Record):
 class StateRecord(_Record):
     """state.json of a checkpoint."""
 
-    iteration: NonNegativeInt
+    iteration: Count
     run: str = ""
     evaluations: list[_Evaluated] = []
     history: _Saved | None = None

@@ -58,6 +58,8 @@ _Result = TypeVar("_Result")
 
 # py4j logs a traceback for each object of a machine that has died; the warning below is enough.
 logging.getLogger("py4j").setLevel(logging.CRITICAL)
+# py4j 0.10.9 logs calls that fail by the root logger.
+logging.getLogger().addFilter(lambda record: record.module != "java_gateway")
 
 
 class Course:

@@ -108,10 +108,23 @@ def test_a_run_with_folders_elsewhere_is_refused_before_anything_is_pruned(run, 
         (tmp_path / name).rename(run / name)
 
 
+def test_training_refuses_what_is_no_folder_in_the_place_of_one(run, capsys):
+    for name in ("checkpoints", "rollouts", "evaluations", "failures"):
+        if (run / name).exists():
+            (run / name).rename(run / "aside")
+        os.mkfifo(run / name)
+        err = refused(capsys, "train", *SETTINGS, f"run_dir={run}", "resume=auto", "trainer.iterations=5")
+        assert f"Cannot use {run / name}: it is no folder" in err
+        (run / name).unlink()
+        if (run / "aside").exists():
+            (run / "aside").rename(run / name)
+
+
 def test_a_value_of_the_wrong_type_is_named_with_its_file(run, capsys):
     rollout = "rollouts/iteration_0004.json.gz"
     for name, changed, place in (
         ("summary.json", {"iterations": "four"}, "iterations='four'"),
+        ("summary.json", {"evaluations": [{"iteration": 10**400}]}, "evaluations.*iteration"),
         ("metrics.jsonl", {"success": 2.0}, "line 4: success=2.0"),
         ("launches.jsonl", {"versions": []}, "line 1: versions="),
         ("config.yaml", {"seed": "zero"}, "seed='zero'"),
