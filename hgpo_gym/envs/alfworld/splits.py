@@ -170,8 +170,9 @@ def _split_folder(root: Path, split: str) -> Path:
     playable_splits = (
         sorted(entry.name for entry in base.iterdir() if _is_folder_of_games(entry)) if base.is_dir() else []
     )
-    if playable_splits and split not in SPLITS:
-        raise ValueError(f"{unknown_name('split', split, playable_splits)} (The folders in {base}.)")
+    if split not in SPLITS:
+        known_splits = [*(playable_splits or SPLITS), *GENERATED_SPLITS]
+        raise ValueError(f"{unknown_name('split', split, known_splits)} (Folders would be in {base}.)")
     hint = f" (of {base}, {', '.join(playable_splits)} can be played)" if playable_splits else ""
     raise FileNotFoundError(
         f"ALFWorld games not found in {root}: expected **/{GAME_FILE} under {split}{hint}. "

@@ -388,7 +388,11 @@ def test_a_machine_without_data_plays_generated_games(tmp_path: Path, monkeypatc
         monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path / ".cache" / "alfworld"))
 
 
-def test_unknown_names_show_the_nearest(alfworld_data: Path) -> None:
+def test_unknown_names_show_the_nearest(alfworld_data: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"Unknown split 'generated_train'\..* valid_seen, .*generated, generated_test"
+    ):
+        find_games(tmp_path, "generated_train")
     with pytest.raises(ValueError, match=r"Unknown split 'valid_sen'\. Did you mean 'valid_seen'\?"):
         find_games(alfworld_data, "valid_sen")
     with pytest.raises(ValueError, match="holds the split 'valid_seen', not 'train'"):
