@@ -1,16 +1,24 @@
-"""Cost that grows only as the work does: ragged batches, long histories, many environments. Times of the processor.
+"""Cost that grows only as the work does: estimators, environments, histories, iterations. Times of the processor.
 
-    python -m benchmarks.growth [--envs 4096] [--history 4000]
+    python -m benchmarks.growth [--most 1.0] [--picture docs/images/growth.svg]
 
-Each row has a baseline in the same run: what the code did before, or the same work at a small size.
+Each row has a baseline in the same run: what the code did before, or the same work at the smallest size. The picture
+shows the cost of one unit of work against the size, relative to the smallest size.
 """
 
 import argparse
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from time import process_time
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.figure import Figure
 
+import hgpo_gym as hg
+from hgpo_gym.advantages import estimate
+from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.statistics import later_in_sequence
 from hgpo_gym.envs import make_vec
 from hgpo_gym.memory import PromptTemplate, make_memory
@@ -20,17 +28,53 @@ from hgpo_gym.policies.scripted import RandomPolicy
 from hgpo_gym.rollouts.collect import collect
 
 MAZE = "hgpo_gym/SignpostMaze-v0"
+TINY_RUN = (
+    *("env=signpost_maze", "model=tabular", "rollout.num_tasks=1", "rollout.group_size=2", "evaluation.every=0"),
+    *("evaluation.tasks=1", "evaluation.decoding_seeds=1", "checkpoint.every=1000", "checkpoint.rollouts_every=0"),
+    *("env.sections=1", "env.distance=1", "env.max_episode_steps=5"),
+)
+Curves = dict[str, dict[int, float]]
+"""By label, the seconds of a unit of work at each size."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--envs", type=int, default=4096)
-    parser.add_argument("--history", type=int, default=4000)
+    parser.add_argument("--most", type=float, default=1.0, help="share of the largest sizes, such as 0.1 (default 1)")
+    parser.add_argument("--picture", type=Path, help="the SVG file of the curves")
     args = parser.parse_args()
     print(f"{'':<48}{'us':>12}{'baseline, us':>14}{'ratio':>8}")
     ragged_batches()
-    long_histories(args.history)
-    many_environments(args.envs)
+    panels = {
+        "environments": many_environments(int(4096 * args.most)),
+        "steps of a batch": estimators(int(2_000_000 * args.most)),
+        "steps of history": long_histories(int(10_000 * args.most)),
+        "iterations of a run": iterations(int(10_000 * args.most)),
+    }
+    if args.picture:
+        draw(panels, args.picture)
+
+
+def draw(panels: dict[str, Curves], path: Path) -> None:
+    """Draw a panel for each kind of size, with equal scales."""
+    figure = Figure(figsize=(9, 6.4), layout="constrained")
+    for axes, (size, curves) in zip(figure.subplots(2, 2, sharey=True).flat, panels.items(), strict=True):
+        for label, curve in curves.items():
+            smallest = curve[min(curve)]
+            axes.plot(list(curve), [seconds / smallest for seconds in curve.values()], "o-", label=label)
+        axes.set(xscale="log", yscale="log", ylim=(0.02, 50), xlabel=size, ylabel="cost of one, relative")
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False)
+    with mpl.rc_context({"svg.hashsalt": "hgpo_gym"}):
+        figure.savefig(path, metadata={"Date": None})
+
+
+def sizes(first: int, last: int, factor: int) -> list[int]:
+    """Return first, first * factor, ... and, at the end, `last`."""
+    powers = []
+    while first < last:
+        powers.append(first)
+        first *= factor
+    return [*powers, last]
 
 
 def show(what: str, seconds: float, baseline: float) -> None:
@@ -68,13 +112,66 @@ def dense_table(values: np.ndarray, sequence: np.ndarray, place: np.ndarray, fac
     return table[place + 1, sequence]
 
 
-def long_histories(longest: int) -> None:
-    """A prompt with the whole episode, against formatting every past step anew."""
+def estimators(most: int) -> Curves:
+    """A step of a batch, by estimators: episodes of 50 steps, or one that has a tenth of all steps among short ones."""
+    curves: Curves = {}
+    for name in ("hgpo", "hgpo_gae", "rtmc"):
+        estimate(name, batch_of([50] * 8))  # what the first call imports and makes does not count
+        for shape in ("even", "ragged"):
+            curve = curves.setdefault(f"{name}, {shape}", {})
+            for steps in sizes(10_000, most, 6):
+                lengths = [50] * (steps // 50) if shape == "even" else [steps // 10] + [10] * (steps * 9 // 100)
+                batch = batch_of(lengths)
+                curve[steps] = seconds_of(lambda: estimate(name, batch), 1) / len(batch)  # noqa: B023
+                show(f"{name}, {shape}, {steps:,} steps: a step", curve[steps], curve[min(curve)])
+    return curves
+
+
+def batch_of(lengths: list[int]) -> StepBatch:
+    """Return walks over 20 places, in groups of 8 episodes; half of them end with reward 10."""
+    generator = np.random.default_rng(0)
+    trajectory = np.repeat(np.arange(len(lengths)), lengths)
+    step = np.concatenate([np.arange(length) for length in lengths])
+    place = generator.integers(1, 21, size=len(step))
+    keys = np.stack([np.where(step >= level, place * 7**level, 0) for level in range(3)], axis=1)
+    reward = np.where(step == np.repeat(lengths, lengths) - 1, 10.0 * (trajectory % 2), 0.0)
+    group, action = trajectory // 8, generator.integers(1, 5, size=len(step))
+    return StepBatch(
+        group, trajectory, step, reward, keys, np.zeros(len(step)),
+        action=action, success=trajectory % 2 == 1, final_keys=np.full_like(keys, 99),
+    )  # fmt: skip
+
+
+def long_histories(longest: int) -> Curves:
+    """A prompt with the whole episode, against formatting every past step anew, and against copying the text."""
     template = PromptTemplate.named("brief")
-    for steps in (longest // 16, longest // 4, longest):
-        shown = seconds_of(lambda: walk(template, steps, copied=False), 1)  # noqa: B023
-        anew = seconds_of(lambda: walk(template, steps, copied=True), 1)  # noqa: B023
-        show(f"history of {steps:,} steps: a prompt", shown / steps, anew / steps)
+    curves: Curves = {"a prompt": {}, "formatted anew": {}}
+    for steps in sizes(10, longest, 10):
+        curves["a prompt"][steps] = shown = seconds_of(lambda: walk(template, steps, copied=False), 1) / steps  # noqa: B023
+        anew = shown
+        if steps <= 1000:
+            curves["formatted anew"][steps] = anew = seconds_of(lambda: walk(template, steps, copied=True), 1) / steps  # noqa: B023
+        show(f"history of {steps:,} steps: a prompt", shown, anew)
+    return curves
+
+
+def iterations(most: int) -> Curves:
+    """An iteration of a run, on average since the size before."""
+    times: dict[int, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        hg.train(
+            overrides=TINY_RUN,
+            iterations=most,
+            run_dir=f"{folder}/run",
+            progress=lambda done, _total, _text: times.setdefault(done, process_time()),
+        )
+    curve: dict[int, float] = {}
+    first = min(times)
+    for count in sizes(10, most, 10):
+        curve[count] = (times[count] - times[first]) / (count - first)
+        first = count
+        show(f"iteration {count:,} of a run", curve[count], curve[min(curve)])
+    return {"an iteration": curve}
 
 
 def walk(template: PromptTemplate, steps: int, *, copied: bool) -> None:
@@ -88,23 +185,23 @@ def walk(template: PromptTemplate, steps: int, *, copied: bool) -> None:
         memory.record("go on")
 
 
-def many_environments(most: int) -> None:
+def many_environments(most: int) -> Curves:
     """Construction and a collected row, against 64 environments."""
-    baselines: tuple[float, float] | None = None
-    for count in (64, 512, most):
+    curves: Curves = {"construction": {}, "a collected row": {}}
+    for count in sizes(64, most, 4):
         start = process_time()
         env = ContextWrapper(make_vec(MAZE, num_tasks=count // 8, group_size=8, split="all"))
-        made = (process_time() - start) / count
+        curves["construction"][count] = (process_time() - start) / count
         ids = env.unwrapped.task_ids  # type: ignore[attr-defined]
         tasks = [ids[number % len(ids)] for number in range(count // 8)]
         seeds = [(0, number) for number in range(count // 8)]
         start = process_time()
         rows = len(collect(env, RandomPolicy(), Sampling(), task_ids=tasks, seeds=seeds).batch)
-        collected = (process_time() - start) / rows
-        baselines = baselines or (made, collected)
-        show(f"{count:,} environments: construction of one", made, baselines[0])
-        show(f"{count:,} environments: a collected row", collected, baselines[1])
+        curves["a collected row"][count] = (process_time() - start) / rows
+        for label, curve in curves.items():
+            show(f"{count:,} environments: {label}", curve[count], curve[min(curve)])
         env.close()
+    return curves
 
 
 if __name__ == "__main__":

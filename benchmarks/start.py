@@ -1,0 +1,49 @@
+"""Seconds of the processor until commands end, beside an import of torch in the same run.
+
+python -m benchmarks.start
+"""
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+
+COMMANDS = (
+    ("hgpo-gym --help", ["--help"]),
+    ("hgpo-gym envs", ["envs"]),
+    (
+        "hgpo-gym train model=tabular, one iteration",
+        ["train", "model=tabular", "trainer.iterations=1", "run_dir={run}"],
+    ),
+    ("hgpo-gym report, one run", ["report", "{run}"]),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=3, help="the least counts (default 3)")
+    repeats = parser.parse_args().repeats
+    baseline = min(seconds_of(["-c", "import torch"]) for _ in range(repeats))
+    print(f"{'import torch':<48}{baseline:6.2f} s")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, words in COMMANDS:
+            taken = []
+            for number in range(repeats):
+                # A report is of the last run.
+                run = f"{folder}/{repeats - 1 if words[0] == 'report' else number}"
+                taken.append(seconds_of(["-m", "hgpo_gym", *(word.format(run=run) for word in words)]))
+            print(f"{name:<48}{min(taken):6.2f} s   {min(taken) / baseline:5.2f} times", flush=True)
+
+
+def seconds_of(arguments: Sequence[str]) -> float:
+    """Return the seconds of the processor that a Python process takes."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+if __name__ == "__main__":
+    main()
