@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import PositiveInt
 
 from hgpo_gym.extras import install_command
-from hgpo_gym.policies.base import Distributions, Likelihood, Request, Response, Sampling, TokenRecord
+from hgpo_gym.policies.base import Request, Response, Sampling
 from hgpo_gym.policies.engine_check import CHECKED_LOADS, check_engine, text_to_score, trainers_logprobs
 from hgpo_gym.policies.engine_weights import engine_weights, tied_head
 from hgpo_gym.policies.generation import GeneratedSequence
@@ -25,12 +25,11 @@ from hgpo_gym.policies.vllm_server import VllmServer
 
 if TYPE_CHECKING:
     import numpy as np
-    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-class VllmPolicy:
-    """Policy that generates by vLLM and does everything else as `LanguageModelPolicy`. The engine starts when needed.
+class VllmPolicy(LanguageModelPolicy):
+    """Language model that generates by vLLM. The engine starts when needed.
 
     The engine has a copy of the weights, which is synchronised after `updated`. The first copies are checked: both
     models must give equal log-probabilities. Recorded log-probabilities are the engine's. With `top_p` below 1 they are
@@ -68,7 +67,7 @@ class VllmPolicy:
     ):
         if server is None and importlib.util.find_spec("vllm") is None:
             raise ModuleNotFoundError(f"engine=vllm needs vLLM: {install_command('vllm')}")
-        self._language_model = LanguageModelPolicy(
+        super().__init__(
             model,
             tokenizer,
             constrain=constrain,
@@ -92,10 +91,6 @@ class VllmPolicy:
         self._checks_left = CHECKED_LOADS
         self._acting = False
 
-    @property
-    def model(self) -> "PreTrainedModel":
-        return self._language_model.model
-
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
         """Return one response per request, in order. Each depends on its request's seed, not on its batch."""
         return respond(self.stream(sampling), requests)
@@ -109,20 +104,20 @@ class VllmPolicy:
             ValueError: prompt and response may exceed the engine's limit.
         """
         self._engine = self._engine or self._start()
-        longest = self._language_model.max_prompt_tokens + sampling.max_new_tokens
+        longest = self.max_prompt_tokens + sampling.max_new_tokens
         if longest > self._engine.max_model_len:
             raise ValueError(
-                f"engine.max_prompt_tokens={self._language_model.max_prompt_tokens} and max_new_tokens="
+                f"engine.max_prompt_tokens={self.max_prompt_tokens} and max_new_tokens="
                 f"{sampling.max_new_tokens} make {longest} tokens, vLLM's limit is {self._engine.max_model_len}: lower "
                 "one of them, or raise engine.max_model_len as far as the model allows."
             )
         self._engine.forget()
         if not self._acting:
             self._wake(self._engine, nullcontext)
-        return VllmStream(self._engine, self._language_model, sampling)
+        return VllmStream(self._engine, self, sampling)
 
     def _start(self) -> InferenceEngine:
-        constrained = self._language_model.constrain != "none"
+        constrained = self.constrain != "none"
         if self._server is None:
             return VllmEngine(self.model, self._options, constrained=constrained)
         if towers(base_model(self.model)):
@@ -159,8 +154,8 @@ class VllmPolicy:
             with gathered():
                 self._copy(engine)
                 if self._checks_left:
-                    text = text_to_score(self._language_model, engine.max_model_len - 1)
-                    to_check = text, trainers_logprobs(self._language_model, text)
+                    text = text_to_score(self, engine.max_model_len - 1)
+                    to_check = text, trainers_logprobs(self, text)
             self._stale = False
         engine.wake("kv_cache")
         if to_check is not None:
@@ -192,34 +187,6 @@ class VllmPolicy:
             save_adapter(self.model, Path(folder))
             engine.load_adapter(Path(folder))
 
-    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
-        """See `TrainablePolicy`; by the trainer's model, not by vLLM."""
-        return self._language_model.likelihood(records, temperature=temperature)
-
-    def read_distributions(
-        self,
-        records: Sequence[TokenRecord],
-        read: "Callable[[Distributions], tuple[torch.Tensor, ...]]",
-        *,
-        temperature: float,
-    ) -> "list[torch.Tensor]":
-        """See `DistributionReader`; by the trainer's model, not by vLLM."""
-        return self._language_model.read_distributions(records, read, temperature=temperature)
-
-    @property
-    def state_size(self) -> int:
-        return self._language_model.state_size
-
-    def states(
-        self, records: Sequence[TokenRecord], response_lengths: Sequence[int], *, max_batch_tokens: int, precision: str
-    ) -> "np.ndarray":
-        """See `StateReader`; by the trainer's model, not by vLLM."""
-        options: dict[str, Any] = {"max_batch_tokens": max_batch_tokens, "precision": precision}
-        return self._language_model.states(records, response_lengths, **options)
-
-    def tokens_within(self, record: TokenRecord, characters: int) -> int:
-        return self._language_model.tokens_within(record, characters)
-
     def updated(self) -> None:
         """See `TrainablePolicy`. The next request copies the weights, but the engine starts now: the engines of several
         processes connect to each other, and a process may have no request."""
@@ -228,18 +195,14 @@ class VllmPolicy:
             self._engine = self._start()
             self._engine.sleep()
 
-    def save(self, folder: Path, weights: "dict[str, torch.Tensor] | None" = None) -> None:
-        """Write a plain Hugging Face folder, which `load_model` reads."""
-        self._language_model.save(folder, weights)
-
 
 class VllmStream:
     """Stream of vLLM's responses, with continuous batching."""
 
     in_step = False
 
-    def __init__(self, engine: InferenceEngine, language_model: LanguageModelPolicy, sampling: Sampling):
-        self._engine, self._language_model, self._sampling = engine, language_model, sampling
+    def __init__(self, engine: InferenceEngine, policy: LanguageModelPolicy, sampling: Sampling):
+        self._engine, self._policy, self._sampling = engine, policy, sampling
         self._names = count()
         self._sequences: dict[str, tuple[int, GeneratedSequence]] = {}
         self._forced: dict[int, Response] = {}
@@ -250,15 +213,15 @@ class VllmStream:
 
     def ask(self, requests: Mapping[int, Request]) -> None:
         """See `Stream`. The only admissible response needs no request to the engine."""
-        sequences = self._language_model.begin(list(requests.values()), self._sampling)
+        sequences = self._policy.begin(list(requests.values()), self._sampling)
         for (number, request), sequence in zip(requests.items(), sequences, strict=True):
             if sequence.done:
-                (self._forced[number],) = self._language_model.responses([sequence])
+                (self._forced[number],) = self._policy.responses([sequence])
                 continue
             name = str(next(self._names))
             self._sequences[name] = number, sequence
-            parameters = sampling_parameters(request, sequence, self._sampling, self._language_model.ends)
-            stopped = None if sequence.trie else self._language_model.stopped
+            parameters = sampling_parameters(request, sequence, self._sampling, self._policy.ends)
+            stopped = None if sequence.trie else self._policy.stopped
             self._engine.submit(name, sequence.prompt_ids.tolist(), parameters, stopped)
 
     def work(self) -> dict[int, Response]:
@@ -273,5 +236,5 @@ class VllmStream:
             for token, logprob in zip(token_ids, logprobs, strict=True):
                 if not sequence.done:
                     sequence.append(token, logprob)
-            (responses[number],) = self._language_model.responses([sequence])
+            (responses[number],) = self._policy.responses([sequence])
         return responses
