@@ -26,7 +26,7 @@ def played_after(run: FinishedRun, cost: str) -> dict[int, float]:
     """The cost of a run after an iteration."""
     if cost == ITERATIONS:
         return {iteration: float(iteration) for iteration in range(len(run.metrics) + 1)}
-    return run.played_after(cost)
+    return run.cost_after(cost)
 
 
 def played(run: FinishedRun, cost: str) -> float:

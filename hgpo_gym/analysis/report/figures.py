@@ -65,7 +65,7 @@ def learning_curve_over(comparison: Comparison, style: Styles, cost: str) -> Fig
     figure, axes = _panel(COSTS[cost], "success")
     iterations = comparison.evaluated_iterations
     for label, runs in comparison.runs.items():
-        costs = np.array([[run.played_after(cost)[iteration] for iteration in iterations] for run in runs])
+        costs = np.array([[run.cost_after(cost)[iteration] for iteration in iterations] for run in runs])
         # The shortest run limits the grid, so that no curve is extrapolated.
         grid = np.linspace(0, costs[:, -1].min(), GRID)
         scores = [

@@ -175,14 +175,9 @@ class FinishedRun:
         """Return True if every iteration has this metric; other learners log fewer."""
         return all(metric in line for line in self.metrics)
 
-    def played_after(self, cost: str) -> dict[int, float]:
+    def cost_after(self, cost: str) -> dict[int, float]:
         """Return the total of a cost in training, one of `COSTS`, after each iteration."""
         return self._until_after(self.curve(cost))
-
-    @cached_property
-    def steps_after(self) -> dict[int, float]:
-        """The total environment steps of training after each iteration."""
-        return self.played_after("steps")
 
     @cached_property
     def seconds_after(self) -> dict[int, float]:
@@ -195,7 +190,7 @@ class FinishedRun:
 
     def success_within(self, cost: str, budget: float) -> float:
         """Return the success at a given cost, interpolated linearly between evaluations."""
-        cost_after = self.played_after(cost)
+        cost_after = self.cost_after(cost)
         costs = [cost_after[evaluation["iteration"]] for evaluation in self.evaluations]
         return float(np.interp(budget, costs, [evaluation["success"] for evaluation in self.evaluations]))
 
@@ -205,10 +200,11 @@ class FinishedRun:
         Only evaluations after `iterations` count, so that runs with different evaluations can be compared.
         """
         success = [self.success_at(iteration) for iteration in iterations]
+        steps_after, seconds_after = self.cost_after("steps"), self.seconds_after
         positions = (
             iterations,
-            [self.steps_after[iteration] for iteration in iterations],
-            [self.seconds_after[iteration] for iteration in iterations],
+            [steps_after[iteration] for iteration in iterations],
+            [seconds_after[iteration] for iteration in iterations],
         )
         iteration, steps, seconds = (first_reaching(success, position, threshold) for position in positions)
         return iteration, steps, seconds
@@ -291,24 +287,19 @@ class Comparison:
 
     def recording(self, metric: str) -> "Comparison":
         """Return the comparison with only the labels whose runs all have the metric."""
-        return replace(
-            self, runs={label: runs for label, runs in self.runs.items() if all(run.has(metric) for run in runs)}
-        )
+        return self._only(lambda runs: all(run.has(metric) for run in runs))
 
     def recording_any(self, metric: str) -> "Comparison":
         """Return the comparison with only the labels that have the metric in some iteration of some run."""
-        recorded_runs = {
-            label: runs
-            for label, runs in self.runs.items()
-            if any(metric in line for run in runs for line in run.metrics)
-        }
-        return replace(self, runs=recorded_runs)
+        return self._only(lambda runs: any(metric in line for run in runs for line in run.metrics))
 
     @property
     def of_estimators(self) -> "Comparison":
         """The comparison without the baselines."""
-        estimator_runs = {label: runs for label, runs in self.runs.items() if not runs[0].by_another_library}
-        return replace(self, runs=estimator_runs)
+        return self._only(lambda runs: not runs[0].by_another_library)
+
+    def _only(self, chosen: Callable[[tuple[FinishedRun, ...]], bool]) -> "Comparison":
+        return replace(self, runs={label: runs for label, runs in self.runs.items() if chosen(runs)})
 
     @property
     def baselines(self) -> list[str]:
@@ -372,8 +363,8 @@ def comparisons(runs: Sequence[FinishedRun]) -> list[Comparison]:
     """
     by_settings: dict[str, list[FinishedRun]] = {}
     for run in runs:
-        by_settings.setdefault(repr((sorted(_common(run).items()), run.final["split"])), []).append(run)
-    groups = [group for same_settings in by_settings.values() for group in _by_tasks(same_settings)]
+        by_settings.setdefault(repr((sorted(_common(run).items()), run.final["split"], run.tasks)), []).append(run)
+    groups = list(by_settings.values())
     titles = _titles(groups)
     return [Comparison(title, _common(group[0]), _by_label(group)) for title, group in zip(titles, groups, strict=True)]
 
@@ -397,14 +388,6 @@ def _load(path: Path) -> FinishedRun:
         launches=tuple(read_launches(path)),
         tasks=summary["tasks"],
     )
-
-
-def _by_tasks(runs: Sequence[FinishedRun]) -> list[list[FinishedRun]]:
-    """Return the runs grouped by their tasks."""
-    groups: dict[str, list[FinishedRun]] = {}
-    for run in runs:
-        groups.setdefault(repr(run.tasks), []).append(run)
-    return list(groups.values())
 
 
 def _common(run: FinishedRun) -> dict[str, Any]:

@@ -176,7 +176,7 @@ def pair_p_values(scores: Mapping[Label, np.ndarray]) -> dict[tuple[Label, Label
     return _in_either_order({pair: permutation_p_value(*(scores[label] for label in pair)) for pair in pairs})
 
 
-def best_against_each(scores: Mapping[str, Mapping[int, float]], others: Sequence[str] | None = None) -> list[str]:
+def best_against_each(scores: Mapping[str, Mapping[int, float]]) -> list[str]:
     """Return whether the algorithm with the highest interquartile mean beats each of the others, a sentence each.
 
     p is corrected for all pairs, because the best one was selected among them. If ranks of runs are not significant,
@@ -184,7 +184,6 @@ def best_against_each(scores: Mapping[str, Mapping[int, float]], others: Sequenc
 
     Args:
         scores: for each algorithm, a number for each seed.
-        others: the algorithms that get a sentence, in this order; None: all.
     """
     runs = {label: np.array(list(by_seed.values())) for label, by_seed in scores.items()}
     best = max(runs, key=lambda label: float(interquartile_mean(runs[label])))
@@ -217,7 +216,7 @@ def best_against_each(scores: Mapping[str, Mapping[int, float]], others: Sequenc
         needed_text = f"about {max(needed, seeds + 1):,}" if needed <= MOST_SEEDS else f"more than {MOST_SEEDS:,}"
         return f"{undecided}; a difference of this size needs {needed_text} seeds."
 
-    return [sentence(label) for label in (scores if others is None else others) if label != best]
+    return [sentence(label) for label in scores if label != best]
 
 
 def _in_either_order(p_values: Mapping[tuple[Label, Label], float]) -> dict[tuple[Label, Label], float]:

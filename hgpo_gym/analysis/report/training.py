@@ -174,7 +174,7 @@ def runs(comparison: Comparison, threshold: float) -> Section:
             run.evaluations[0]["success"],
             run.final["success"],
             *run.until_threshold(threshold, comparison.evaluated_iterations),
-            run.steps_after[len(run.metrics)],
+            run.cost_after("steps")[len(run.metrics)],
             sum(run.seconds.values()),
             str(run.path),
         )
