@@ -34,7 +34,7 @@ def find_damage(folder: Path, made_by: str) -> str | None:
     for path in sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()):
         name = str(path.relative_to(folder))
         try:
-            with open_plain(path, most=None) as file:
+            with open_plain(path, max_bytes=None) as file:
                 if name in digests and _sha256(file) != digests.pop(name):
                     return f"{name} ({file.tell():,} bytes) is not what was written"
         except OSError as error:

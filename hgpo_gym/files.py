@@ -21,7 +21,7 @@ from platformdirs import user_cache_dir
 
 _NEW_SECONDS = 60.0
 """The least age of a temporary folder that counts as abandoned."""
-MOST_BYTES = 2**28
+MAX_BYTES = 2**28
 """The largest file that is read whole, unpacked. A typical one of a run has 2 MB."""
 _MOVE_CACHE = "Set HGPO_GYM_CACHE to a folder that can be written."
 
@@ -85,7 +85,7 @@ def write_entry(entry: Path, made_by: str, body: bytes) -> None:
 def read_entry(entry: Path, made_by: str) -> bytes | None:
     """Return the body that `write_entry` wrote; None if the file is missing, damaged or made by another part."""
     try:
-        with open_plain(entry, most=None) as file:
+        with open_plain(entry, max_bytes=None) as file:
             header, _, body = file.read().partition(b"\n")
     except OSError:  # not there, or not to be read: writing it will tell which
         return None
@@ -106,12 +106,12 @@ class NotPlainError(OSError):
         return f"Cannot use {self.filename}: {self.strerror}. A run has plain files and folders: restore or remove it."
 
 
-def open_plain(path: Path, *, append: bool = False, most: int | None = MOST_BYTES) -> BinaryIO:
+def open_plain(path: Path, *, append: bool = False, max_bytes: int | None = MAX_BYTES) -> BinaryIO:
     """Open a file of a run directory, which somebody else may have written. Links are not followed.
 
     Args:
         append: for reading and appending; the file is created if it does not exist, and is never truncated.
-        most: the most bytes that a file to be read may have; None: any number.
+        max_bytes: the largest file that is opened for reading; None: any size.
 
     Raises:
         FileNotFoundError: there is none.
@@ -125,19 +125,19 @@ def open_plain(path: Path, *, append: bool = False, most: int | None = MOST_BYTE
         if error.errno not in (errno.ELOOP, errno.ENXIO):
             raise
         raise NotPlainError(path, "it is a link" if path.is_symlink() else "it is no regular file") from None
-    if reason := _why_not_plain(os.fstat(descriptor), append, most):
+    if reason := _why_not_plain(os.fstat(descriptor), append, max_bytes):
         os.close(descriptor)
         raise NotPlainError(path, reason)
     return os.fdopen(descriptor, "a+b" if append else "rb")
 
 
-def _why_not_plain(status: os.stat_result, append: bool, most: int | None) -> str:
+def _why_not_plain(status: os.stat_result, append: bool, max_bytes: int | None) -> str:
     if not stat.S_ISREG(status.st_mode):
         return "it is no regular file"
     if append and status.st_nlink > 1:
         return "it is a hard link, so that appending would change another file"
-    if not append and most is not None and status.st_size > most:
-        return f"it has more than {most:,} bytes"
+    if not append and max_bytes is not None and status.st_size > max_bytes:
+        return f"it has more than {max_bytes:,} bytes"
     return ""
 
 

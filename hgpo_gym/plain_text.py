@@ -40,7 +40,7 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def first_of(things: Sequence[object], most: int = 3) -> str:
+def first_of(things: Sequence[object], limit: int = 3) -> str:
     """Return the first things and the number of further ones: `a, b, c and 2 more`."""
-    more = f" and {len(things) - most:,} more" if len(things) > most else ""
-    return ", ".join(map(str, things[:most])) + more
+    more = f" and {len(things) - limit:,} more" if len(things) > limit else ""
+    return ", ".join(map(str, things[:limit])) + more

@@ -15,7 +15,7 @@ with requires_extra("server", "RemoteTextEnv"):
     import httpx
 
 _ATTEMPTS = 5
-_MOST_BYTES = 1 << 26
+_MAX_BYTES = 1 << 26
 _MISTAKES = ("unknown-environment", "unknown-option", "unknown-task", "too-long", "malformed")
 
 
@@ -113,7 +113,7 @@ class Connection:
         received, until = bytearray(), time.monotonic() + self._timeout
         for chunk in response.iter_raw():
             received += chunk
-            if len(received) > _MOST_BYTES or time.monotonic() > until:
+            if len(received) > _MAX_BYTES or time.monotonic() > until:
                 raise unlike_a_server(
                     self.url, f"with {len(received):,} bytes and more, in {self._timeout:g} s or more"
                 )

@@ -20,15 +20,15 @@ from hgpo_gym.digests import sha256
 from hgpo_gym.progress import Progress, ProgressCallback
 
 MIB = 2**20
-MOST_ARCHIVE = 2**30
+MAX_ARCHIVE = 2**30
 """The most bytes of an archive that is fetched. Known ones have up to 72 MB."""
 CHUNK = 2**16
 TIMEOUT = 30.0
 """Seconds without a byte after which a connection counts as broken."""
 
-MOST_UNPACKED = 2**28
-"""An archive that unpacks to more bytes, and to more than `MOST_RATIO` times its size, is refused."""
-MOST_RATIO = 100
+MAX_UNPACKED = 2**28
+"""An archive that unpacks to more bytes, and to more than `MAX_RATIO` times its size, is refused."""
+MAX_RATIO = 100
 
 _NETWORK_ERRORS = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError)
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, UnicodeDecodeError, OSError)
@@ -84,12 +84,12 @@ def fetch_archive(
         if file.exists() and is_whole(file):
             check_digest(archive.name, sha256(file), archive.sha256, any_digest, progress)
         else:
-            fetch(url, file, verify, report_progress, most=MOST_ARCHIVE)
+            fetch(url, file, verify, report_progress, max_bytes=MAX_ARCHIVE)
     return file
 
 
 def fetch(
-    url: str, target: Path, verify: Callable[[Path], None], report_progress: ProgressCallback, *, most: int
+    url: str, target: Path, verify: Callable[[Path], None], report_progress: ProgressCallback, *, max_bytes: int
 ) -> None:
     """Download to `<target>.part`, or continue it. When it is complete and `verify(part)` accepts it, rename it.
 
@@ -97,7 +97,7 @@ def fetch(
     fetch the same target: see `only_process`.
 
     Args:
-        most: the most bytes that are taken from a server.
+        max_bytes: the largest accepted file.
 
     Raises:
         DownloadError: the server cannot be reached, refuses, sends no more, or sends too much.
@@ -110,7 +110,7 @@ def fetch(
         while True:
             size_before, reason = file.tell(), "the connection broke off"
             try:
-                if _receive(url, file, report_progress, most):
+                if _receive(url, file, report_progress, max_bytes):
                     break
             except _NETWORK_ERRORS as error:
                 reason = str(error)
@@ -137,8 +137,8 @@ def check_archive(file: Path, report_progress: ProgressCallback) -> None:
         with zipfile.ZipFile(file) as archive:
             members = archive.infolist()
             unpacked = sum(member.file_size for member in members)  # no more of a member is ever read
-            if unpacked > max(MOST_UNPACKED, MOST_RATIO * file.stat().st_size):
-                raise ValueError(f"{file} unpacks to {unpacked:,} bytes, more than {MOST_RATIO} times its size.")
+            if unpacked > max(MAX_UNPACKED, MAX_RATIO * file.stat().st_size):
+                raise ValueError(f"{file} unpacks to {unpacked:,} bytes, more than {MAX_RATIO} times its size.")
             for done, member in enumerate(members, 1):
                 report_progress(done, len(members), "members")
                 where = member.filename
@@ -188,7 +188,7 @@ def only_process(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _receive(url: str, file: BinaryIO, report_progress: ProgressCallback, most: int) -> bool:
+def _receive(url: str, file: BinaryIO, report_progress: ProgressCallback, max_bytes: int) -> bool:
     """Append the missing part of a file. Return whether the file is complete, by the size that the server reports."""
     start = file.tell()
     # Without compression, so that ranges and lengths count bytes of the file itself.
@@ -204,7 +204,7 @@ def _receive(url: str, file: BinaryIO, report_progress: ProgressCallback, most: 
         if error.headers["Content-Range"] == f"bytes */{start}":
             return True
         _start_over(file)  # what is there is longer than the file
-        return _receive(url, file, report_progress, most)
+        return _receive(url, file, report_progress, max_bytes)
     with response:
         if response.status != HTTPStatus.PARTIAL_CONTENT:
             _start_over(file)  # the server sends the file from its beginning
@@ -213,9 +213,9 @@ def _receive(url: str, file: BinaryIO, report_progress: ProgressCallback, most: 
         # `length` is the Content-Length, None without a valid one.
         total = None if response.length is None else file.tell() + response.length
         while chunk := response.read(CHUNK):
-            if file.tell() + len(chunk) > most:
+            if file.tell() + len(chunk) > max_bytes:
                 _start_over(file)
-                raise DownloadError(f"{url} sends more than {most:,} bytes, which no known version has.")
+                raise DownloadError(f"{url} sends more than {max_bytes:,} bytes, which no known version has.")
             file.write(chunk)
             report_progress(-(-file.tell() // MIB), -(-(total or file.tell()) // MIB), "MiB")
         # Without a Content-Length, only the end of the stream can tell that the file is complete.

@@ -206,9 +206,9 @@ class SequenceGenerator:
                 member.prompt_cached = prefix.length if prefix else 0
             (kept if prefix else whole).append(_Prompt(members, prefix))
         # A pass over prefixes reads few tokens, and its cache is what takes memory.
-        for prompts, most in ((kept, self.max_cache_tokens), (whole, self.max_batch_tokens)):
+        for prompts, limit in ((kept, self.max_cache_tokens), (whole, self.max_batch_tokens)):
             lengths = [len(prompt.members[0].prompt_ids) for prompt in prompts]
-            for batch in length_sorted_batches(lengths, most):
+            for batch in length_sorted_batches(lengths, limit):
                 yield [prompts[index] for index in batch]
 
     def _keep(self, batch: _Batch) -> None:

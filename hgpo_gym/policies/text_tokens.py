@@ -229,9 +229,9 @@ def _opening(request: Request) -> str:
     return request.earlier[0].opening if request.earlier else request.prompt
 
 
-def _common_beginning(ids: np.ndarray, other_ids: np.ndarray, most: int) -> int:
-    """Return the number of equal first tokens, at most `most`."""
-    length = min(len(ids), len(other_ids), most)
+def _common_beginning(ids: np.ndarray, other_ids: np.ndarray, limit: int) -> int:
+    """Return the number of equal first tokens, at most `limit`."""
+    length = min(len(ids), len(other_ids), limit)
     return int(np.argmin([*(ids[:length] == other_ids[:length]), False]))
 
 

@@ -45,9 +45,9 @@ class RecordedEpisode:
 _CONVERSATION = TypeAdapter(RecordedEpisode)
 
 
-def conversations(rollout: Rollout, most: int | None = None) -> list[RecordedEpisode]:
-    """Return the first `most` episodes of a rollout, in order; None returns all."""
-    count = len(rollout.episodes) if most is None else min(most, len(rollout.episodes))
+def conversations(rollout: Rollout, limit: int | None = None) -> list[RecordedEpisode]:
+    """Return the first `limit` episodes of a rollout, in order; None returns all."""
+    count = len(rollout.episodes) if limit is None else min(limit, len(rollout.episodes))
     rows: list[list[int]] = [[] for _ in range(count)]
     for row in rollout.batch.in_order.tolist():
         if (episode := int(rollout.batch.trajectory[row])) < count:

@@ -160,7 +160,7 @@ def latest_metrics(run_dir: Path) -> dict[str, Any] | None:
     path = run_dir / "metrics.jsonl"
     if not path.exists():
         return None
-    with open_plain(path, most=None) as file:
+    with open_plain(path, max_bytes=None) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - LONGEST_LINE))
         lines = file.read().split(b"\n")[:-1]  # behind the last line feed, a line is being written

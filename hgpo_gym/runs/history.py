@@ -43,7 +43,7 @@ class History:
         """Take the rows as they were when `save` returned `saved`. Return False if the file no longer has them."""
         content = b""
         if saved["bytes"]:
-            with suppress(FileNotFoundError), open_plain(self.path, most=None) as file:
+            with suppress(FileNotFoundError), open_plain(self.path, max_bytes=None) as file:
                 content = file.read(min(saved["bytes"], self.path.stat().st_size))
         digest = hashlib.sha256(content)
         if digest.hexdigest() != saved["sha256"]:

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from hgpo_gym.files import MOST_BYTES, open_plain, write_whole
+from hgpo_gym.files import MAX_BYTES, open_plain, write_whole
 from hgpo_gym.section import parse_section
 
 CONFIG_BYTES = 2**18
@@ -58,9 +58,9 @@ def read_gzip(path: Path) -> bytes:
     """Return the content of a gzipped file. Raises FileNotFoundError, NotPlainError, DamagedError."""
     with open_plain(path) as file, damage_named(path):
         # One byte more than allowed shows that there is too much, without unpacking all of it.
-        content = gzip.GzipFile(fileobj=file).read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise ValueError(f"it unpacks to more than {MOST_BYTES:,} bytes")
+        content = gzip.GzipFile(fileobj=file).read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise ValueError(f"it unpacks to more than {MAX_BYTES:,} bytes")
         return content
 
 
@@ -72,9 +72,9 @@ def write_gzip(path: Path, text: str) -> None:
     write_whole(path, gzip.compress(content, compresslevel=5, mtime=0))
 
 
-def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
     """Return the content of a plain file. Raises FileNotFoundError, NotPlainError."""
-    with open_plain(path, most=most) as file:
+    with open_plain(path, max_bytes=max_bytes) as file:
         return file.read()
 
 

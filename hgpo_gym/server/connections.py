@@ -20,10 +20,10 @@ class BoundedConnection(H11Protocol):
     """A connection that is closed if there are too many, or if its client is too slow to send or to read.
 
     Attributes:
-        most: the most connections at once; one address may have half of them.
+        max_connections: the limit on open connections; one address may have half of them.
     """
 
-    most = 1024
+    max_connections = 1024
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -31,7 +31,8 @@ class BoundedConnection(H11Protocol):
         # Without any room in asyncio's buffer, `pause_writing` is called as soon as the kernel takes no more.
         transport.set_write_buffer_limits(high=0)
         # Without a client the peer has left already: its requests would count for nobody.
-        if self.client is None or len(self.connections) > self.most or self._from_this_address() > -(-self.most // 2):
+        limit = self.max_connections
+        if self.client is None or len(self.connections) > limit or self._from_this_address() > -(-limit // 2):
             # Now, and not when the loop reports its end: of many that arrive at once, the refused ones do not count.
             self.connections.discard(self)
             transport.abort()
@@ -78,19 +79,19 @@ class BoundedConnection(H11Protocol):
             timer.cancel()
 
 
-def connections_of(most: int) -> type[BoundedConnection]:
-    """Return a connection class with a limit of `most` connections.
+def connections_of(max_connections: int) -> type[BoundedConnection]:
+    """Return a connection class with a limit of `max_connections` connections.
 
     Raises:
         ValueError: the system does not let this process open so many files.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = most + SPARE_DESCRIPTORS
+    needed = max_connections + SPARE_DESCRIPTORS
     if soft < needed:
         if hard != resource.RLIM_INFINITY and hard < needed:
             raise ValueError(
-                f"--connections {most} needs {needed} open files, the system allows {hard}: choose "
+                f"--connections {max_connections} needs {needed} open files, the system allows {hard}: choose "
                 f"{max(1, hard - SPARE_DESCRIPTORS)} or fewer."
             )
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-    return type("BoundedConnection", (BoundedConnection,), {"most": most})
+    return type("BoundedConnection", (BoundedConnection,), {"max_connections": max_connections})

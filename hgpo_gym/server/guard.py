@@ -51,7 +51,7 @@ class Guard:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1003})
             return
-        began, status = time.perf_counter(), 0
+        started, status = time.perf_counter(), 0
 
         async def send_and_note(message: Message) -> None:
             nonlocal status
@@ -65,7 +65,7 @@ class Guard:
         if self._access_log:
             method = scope["method"] if scope["method"] in HTTPMethod.__members__ else "?"
             route = getattr(scope.get("route"), "path", "?")
-            LOG.info("%s %s %d %.1f ms", method, route, status, 1000 * (time.perf_counter() - began))
+            LOG.info("%s %s %d %.1f ms", method, route, status, 1000 * (time.perf_counter() - started))
 
     async def _response(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = self._client(scope)

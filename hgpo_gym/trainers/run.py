@@ -233,13 +233,13 @@ class Run:
         self.learner.begin(checkpoint, lambda: self.processes.on_main(lambda: self.checkpoints.valid(0)), learner_state)
 
     def _iterate(self) -> dict[str, Any]:
-        began, self.interrupts.doing = time.perf_counter(), f"the rollout of iteration {self.iteration + 1}"
+        started, self.interrupts.doing = time.perf_counter(), f"the rollout of iteration {self.iteration + 1}"
         with self._keeping_failures("training", self.iteration + 1):
             collected = self.learner.collect(self.iteration)
         self.interrupts.doing = f"the update of iteration {self.iteration + 1}"
         with self._finishing():
             with self._keeping_divergence():
-                learned = self.learner.learn(self.iteration, collected, time.perf_counter() - began)
+                learned = self.learner.learn(self.iteration, collected, time.perf_counter() - started)
             self.iteration += 1
             metrics = self._counted(learned)
             last = self.iteration == self.settings.trainer.iterations
@@ -340,7 +340,7 @@ class Run:
             )
 
     def _evaluate(self) -> Evaluation:
-        began = time.perf_counter()
+        started = time.perf_counter()
         settings, iterations = self.settings.evaluation, self.settings.trainer.iterations
         if not self.evaluations:
             vector: TextVectorEnv = self.evaluation_env.unwrapped  # type: ignore[assignment]
@@ -367,7 +367,7 @@ class Run:
             self.progress.line(failure_line)
         if self.processes.main and result.conversations:
             write_conversations(result.conversations, self.directory.evaluation_path(self.iteration))
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - started
         self.evaluations.append({"iteration": self.iteration, "seconds": seconds, **result.summary()})
         return result
 

@@ -194,8 +194,8 @@ class PolicyGradientLearner:
         if self.async_rollout is not None and iteration + 1 < self.run.trainer.iterations:
             # Submit before the update, so that the rollout runs meanwhile.
             self.async_rollout.submit(iteration + 1, self.outcomes, self.past)
-        began = time.perf_counter()
-        seconds += began - learn_started
+        started = time.perf_counter()
+        seconds += started - learn_started
         rollout = select_episodes(collected.rollout, self.sampler, iteration)
         batch, credit, states = self._credit(rollout)
         if self.state_counts is not None:
@@ -226,9 +226,9 @@ class PolicyGradientLearner:
             **critic_metrics,
             **plan_metrics(batch.extras),
             "seconds_rollout": seconds + measurement.seconds,
-            "seconds_advantage": credit_ended - began,
+            "seconds_advantage": credit_ended - started,
             "seconds_update": ended - credit_ended,
-            "tokens_per_second": _tokens_learned_from(rollout, batch) / (seconds + ended - began),
+            "tokens_per_second": _tokens_learned_from(rollout, batch) / (seconds + ended - started),
             "memory_gib": memory_gib(),
             **({} if self.async_rollout is None else {"seconds_played": collected.seconds}),
         }
@@ -311,7 +311,7 @@ class PolicyGradientLearner:
         """Return the measurements of every task that the sampler needs before training."""
         if self.sampler.curriculum.measure is None:
             return None
-        rollout, began = self.run.rollout, time.perf_counter()
+        rollout, started = self.run.rollout, time.perf_counter()
         with self.rollout_weights():
             measured = measure_tasks(
                 self.sampler,
@@ -322,7 +322,7 @@ class PolicyGradientLearner:
                 max_retries=rollout.max_retries or 0,
                 max_failed=rollout.max_failed,
             )
-        return measured._replace(seconds=time.perf_counter() - began)
+        return measured._replace(seconds=time.perf_counter() - started)
 
     def _reference(self, initial: Path) -> LikelihoodModel:
         """Return the reference policy of the KL loss, with the weights that the run began with. These are the

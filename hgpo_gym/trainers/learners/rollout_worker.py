@@ -51,7 +51,7 @@ class RolloutWorker:
             outcomes: the outcomes of earlier iterations.
             assign: see `Assign`.
         """
-        began = time.perf_counter()
+        started = time.perf_counter()
         collected = collect_rounds(
             self.play,
             self.sampler,
@@ -61,7 +61,7 @@ class RolloutWorker:
             assign=assign,
             max_failed=self.run.rollout.max_failed,
         )
-        return replace(collected, seconds=time.perf_counter() - began)
+        return replace(collected, seconds=time.perf_counter() - started)
 
     def play(self, task_ids: list[str], seeds: list[tuple[int, ...]]) -> Rollout:
         """Play a group of each task, shared over all processes."""

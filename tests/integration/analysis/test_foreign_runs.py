@@ -57,7 +57,7 @@ def test_a_configuration_that_no_run_writes_is_refused_by_name(run, capsys, cont
 
 
 def test_files_have_a_largest_size_unpacked_too(run, capsys, monkeypatch):
-    monkeypatch.setattr("hgpo_gym.runs.run_files.MOST_BYTES", 10**6)
+    monkeypatch.setattr("hgpo_gym.runs.run_files.MAX_BYTES", 10**6)
     (run / "rollouts" / "iteration_0004.json.gz").write_bytes(gzip.compress(b" " * 10**7))
     assert "it unpacks to more than 1,000,000 bytes" in refused(capsys, "inspect", run)
     (run / "config.yaml").write_text("a: " + "x" * CONFIG_BYTES)

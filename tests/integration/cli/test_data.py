@@ -218,7 +218,7 @@ url, target = sys.argv[1], Path(sys.argv[2])
 def tick(*_):
     if Path(f"{target}.part").stat().st_size > 100_000:
         os.kill(os.getpid(), signal.SIGKILL)
-fetch(url, target, print, tick, most=10**9)
+fetch(url, target, print, tick, max_bytes=10**9)
 """
 
 
@@ -307,7 +307,7 @@ def test_a_server_that_sends_too_much_is_given_up(whole_release, tmp_path):
     with serving(whole_release) as server:
         url, target = f"{server.url}/{JSON_ZIP}", tmp_path / JSON_ZIP
         with pytest.raises(DownloadError, match="sends more than 100,000 bytes"):
-            fetch(url, target, pytest.fail, lambda *_: None, most=100_000)
+            fetch(url, target, pytest.fail, lambda *_: None, max_bytes=100_000)
     assert target.with_name(f"{JSON_ZIP}.part").stat().st_size == 0
 
 
@@ -322,7 +322,7 @@ def test_a_length_that_is_none_is_not_believed(length, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as listening:
         threading.Thread(target=send, args=(listening,)).start()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/file"
-        fetch(url, tmp_path / "file", lambda _: None, lambda *_: None, most=100)
+        fetch(url, tmp_path / "file", lambda _: None, lambda *_: None, max_bytes=100)
     assert (tmp_path / "file").read_bytes() == b"abc"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from hgpo_gym.envs.download import DownloadError, check_digest, fetch, only_process
 from hgpo_gym.envs.webshop.catalogue import open_catalogue
 from hgpo_gym.envs.webshop.catalogue.sources import HUMAN, data_place, file_digest
-from hgpo_gym.envs.webshop.data.published import FULL, MOST_BYTES, SHA256, SMALL, CatalogueFiles, examine
+from hgpo_gym.envs.webshop.data.published import FULL, MAX_BYTES, SHA256, SMALL, CatalogueFiles, examine
 from hgpo_gym.progress import Progress, ProgressCallback
 from hgpo_gym.suggest import option
 
@@ -161,7 +161,7 @@ class WebShopData:
                 examine(part, name, _Bytes(part, report_progress).add)
                 check_digest(name, file_digest(part), SHA256[name], any_digest, self.progress)
 
-            fetch(f"{folder}/{name}", self.root / name, verify, report_progress, most=MOST_BYTES[name])
+            fetch(f"{folder}/{name}", self.root / name, verify, report_progress, max_bytes=MAX_BYTES[name])
 
     def _take_file(self, name: str, source: Path) -> bool:
         target = self.root / name

@@ -19,7 +19,7 @@ SHA256 = {
 }
 """SHA-256 of each file by name. The sizes are 4.5 MB, 147 kB, 5.5 GB, 186 MB and 5.1 MB. WebShop publishes no digests:
 these are the ones that users have published."""
-MOST_BYTES = {name: 2**33 if name == f"{PRODUCTS}.json" else 2**29 for name in SHA256}
+MAX_BYTES = {name: 2**33 if name == f"{PRODUCTS}.json" else 2**29 for name in SHA256}
 """The most bytes of each that are fetched."""
 
 

@@ -103,7 +103,7 @@ class Sb3Learner:
 
     def learn(self, iteration: int, collected: None, seconds: float) -> Learned:  # noqa: ARG002 - Learner
         assert self.env is not None
-        began = time.perf_counter()
+        started = time.perf_counter()
         algorithm, episodes = self.policy.algorithm, self.policy.episodes
         tasks = tasks_in_order(self.task_ids, self.run.seed, iteration, self.run.rollout.num_tasks)
         seed = (RandomStream.ROLLOUT, self.run.seed, iteration)
@@ -124,7 +124,7 @@ class Sb3Learner:
             **self._update_metrics(),
             "seconds_rollout": clock.seconds,
             "seconds_advantage": 0.0,  # a part of the rollout's
-            "seconds_update": time.perf_counter() - began - clock.seconds,
+            "seconds_update": time.perf_counter() - started - clock.seconds,
         }
         return Learned(metrics, None)
 
