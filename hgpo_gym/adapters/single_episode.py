@@ -64,7 +64,7 @@ class SingleEpisode:
         info: the latest info of the environment.
 
     Raises:
-        ValueError: no such id or option.
+        ValueError: no such id or option, or a memory whose notes are responses of their own.
     """
 
     def __init__(
@@ -77,6 +77,11 @@ class SingleEpisode:
         template: PromptTemplate | str = "bare",
         **options: Any,
     ):
+        if "similarity" in options:
+            raise ValueError(
+                "similarity merges observations of a task group, and this is one episode. Merge those of a batch by "
+                "hgpo_gym.advantages.cluster_observations."
+            )
         self.env = make(env_id, **options)
         self.turn, self.over, self.won = 0, True, False
         self.admissible_actions: tuple[str, ...] = ()
@@ -84,6 +89,11 @@ class SingleEpisode:
         make_form = partial(make_memory, memory) if isinstance(memory, str) else memory
         self._memory = make_form(history_length=history_length, key=key)
         self._template = self._memory.template(PromptTemplate.named(template))
+        if self._template.notes == "apart":
+            raise ValueError(
+                "memory: every and at_tokens make notes responses of their own, and here every response is an action. "
+                "Choose memory='notes', whose notes stand beside the action."
+            )
         self._context: Context
         self._actions: list[_Action] = []
         self._misread: set[int] = set()

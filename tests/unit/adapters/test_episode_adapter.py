@@ -1,5 +1,7 @@
 """The episode that the adapters share: what it says, and which steps it sees."""
 
+from functools import partial
+
 import gymnasium
 import numpy as np
 import pytest
@@ -140,3 +142,12 @@ def test_an_adapted_batch_is_that_of_a_rollout():
 def test_values_of_turns_on_tokens(mask, turns, tokens):
     assert turns_of_tokens(np.array(mask)).tolist() == turns
     assert on_tokens(np.array([5.0, 7.0]), np.array(turns, dtype=np.int64)).tolist() == tokens
+
+
+def test_what_needs_a_group_or_a_second_response_is_refused():
+    with pytest.raises(ValueError, match="similarity merges observations of a task group, and this is one episode"):
+        SingleEpisode("hgpo_gym/SignpostMaze-v0", similarity=0.9)
+    with pytest.raises(
+        ValueError, match=r"every and at_tokens make notes responses of their own.*Choose memory='notes'"
+    ):
+        SingleEpisode("hgpo_gym/SignpostMaze-v0", memory=partial(make_memory, "notes", every=3))
