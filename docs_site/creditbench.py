@@ -67,7 +67,10 @@ def leaderboard(_: str = "") -> str:
 
 def by_environment(_: str = "") -> str:
     """Return the cosine of each method in each environment."""
-    rows = [(entry.name, *(f"{float(entry.default[name]):.2f}" for name in (*MAZES, *TEXT))) for entry in entries()]
+    rows = [
+        (entry.default["method"], *(f"{float(entry.default[name]):.2f}" for name in (*MAZES, *TEXT)))
+        for entry in entries()
+    ]
     return results(table(("method", *(name.replace("_", " ") for name in (*MAZES, *TEXT))), rows))
 
 
