@@ -36,13 +36,19 @@ def translated(expert: Expert, state: SimulatorState, admissible: tuple[str, ...
     """Return the place on the path, and the admissible action that does what the simulator's solution names there: the
     same template, and objects that have these names. Empty if there is none.
 
-    Opening what is open already is left out: simplifications open doors, and the solution does not know it.
+    Opening what is open already and picking up what is carried are left out: simplifications open doors, and the
+    solution does not know it.
     """
     action = _translated(expert.next_action, state, admissible)
-    while not action and expert.next_action.startswith("open "):
+    while not action and _is_done(expert.next_action, state):
         expert = replace(expert, done=expert.done + 1)
         action = _translated(expert.next_action, state, admissible)
     return expert, action
+
+
+def _is_done(action: str, state: SimulatorState) -> bool:
+    is_carried = action.startswith("pick up ") and action.removeprefix("pick up ") in state.inventory
+    return action.startswith("open ") or is_carried
 
 
 def _translated(action: str, state: SimulatorState, admissible: tuple[str, ...]) -> str:
