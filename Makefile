@@ -70,7 +70,7 @@ test-vllm: .venv-vllm/installed
 test-verl: .venv-verl/installed
 	.venv-verl/bin/python -m pytest -p no:xdist --durations=10 -m "not slow" tests/verl
 
-# Also with processes that only generate.
+# Also by conversations, and with processes that only generate.
 test-verl-all: .venv-verl/installed
 	.venv-verl/bin/python -m pytest -p no:xdist tests/verl
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from hgpo_gym.adapters.single_episode import on_tokens, turns_of_tokens
 from hgpo_gym.adapters.verl import batch_of_rows
 from hgpo_gym.advantages.batch import StepBatch
 from tests.support import ROOT
@@ -84,12 +85,18 @@ class RecordedStep(NamedTuple):
         """Return a file of `recorded_trainer`; `change` makes a step from one and its texts."""
         fields = json.loads(path.read_text())
         rows = [row for row, padding in enumerate(fields["padding"]) if not padding]
-        steps = [[change(step, extra["text"]) for step in extra.get("steps", [])] for extra in fields["extra_fields"]]
+        pairs = [zip(extra.get("steps", []), extra.get("text", []), strict=True) for extra in fields["extra_fields"]]
+        steps = [[change(step, text) for step, text in of_row] for of_row in pairs]
         return cls(fields, rows, batch_of_rows(steps, fields["uid"], rows))
 
     def largest_difference(self, values: np.ndarray) -> float:
-        """Return how far verl's advantages are from those of the rows, padding's from 0."""
-        wanted = np.zeros(len(self.fields["padding"]))
-        wanted[self.rows] = values
-        pairs = zip(self.fields["advantages"], self.fields["response_mask"], wanted, strict=True)
-        return max(float(np.abs(np.array(found) - value * np.array(mask)).max()) for found, mask, value in pairs)
+        """Return how far verl's advantages are from those of the steps, padding's from 0."""
+        differences, first = [], 0
+        columns = (self.fields[name] for name in ("advantages", "response_mask", "padding"))
+        for found, mask, padding in zip(*columns, strict=True):
+            turns = turns_of_tokens(np.array(mask))
+            end = first + (0 if padding else turns.max() + 1)
+            differences.append(float(np.abs(np.array(found) - on_tokens(values[first:end], turns)).max()))
+            first = end
+        assert first == len(values)
+        return max(differences)

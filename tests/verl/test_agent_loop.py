@@ -17,7 +17,7 @@ from hgpo_gym.adapters.verl.agent_loop import EpisodeLoop
 from hgpo_gym.adapters.verl.dataset import TaskDataset
 from hgpo_gym.adapters.verl.episode import EpisodeFailedError
 from hgpo_gym.adapters.verl.metrics import episode_metrics, outcomes_of, validation_metrics
-from hgpo_gym.adapters.verl.record import Row, with_similarity
+from hgpo_gym.adapters.verl.record import Row, rows_of_output, with_similarity
 from hgpo_gym.adapters.verl.steps import OPTIONAL_FIELDS
 from hgpo_gym.envs import make, make_vec
 from hgpo_gym.memory import ContextWrapper
@@ -168,6 +168,23 @@ def test_an_output_has_what_verl_reads(model):
     assert metrics["episode/length"] == len(outputs) == 4
     assert metrics["episode/success"] == 0
     assert metrics["episode/groups_without_variance"] == 1
+
+
+def test_a_conversation_is_one_output(model):
+    config = config_of(memory={"name": "conversation", "history_length": 2, "key": "observation"}, run_dir="unused")
+    OmegaConf.update(config, "actor_rollout_ref.rollout.prompt_length", 1000)
+    (turns,), _ = play(model, config, rows_of(config)[0], 1)
+    OmegaConf.update(config, "data.hgpo_gym.rows", "episode", force_add=True)
+    ((whole,),), _ = play(model, config, rows_of(config)[0], 1)
+    assert len(turns) == 4
+    assert whole.prompt_ids == turns[0].prompt_ids
+    assert whole.prompt_ids + whole.response_ids == turns[-1].prompt_ids + turns[-1].response_ids
+    assert sum(whole.response_mask) == sum(len(turn.response_ids) for turn in turns) < len(whole.response_mask)
+    rows = rows_of_output("u", whole.extra_fields, whole.prompt_ids, whole.response_ids, whole.response_mask)
+    found = [(row.prompt_ids, row.response_ids, row.fields["text"]["action"]) for row in rows]
+    assert found == [(turn.prompt_ids, turn.response_ids, turn.extra_fields["text"][0]["action"]) for turn in turns]
+    keys = [step["context_keys"] for step in whole.extra_fields["steps"]]
+    assert keys == [turn.extra_fields["steps"][0]["context_keys"] for turn in turns]
 
 
 def test_a_prompt_that_is_too_long_loses_its_oldest_steps(model):

@@ -52,7 +52,7 @@ def test_optimiser_steps_by_responses_or_by_task_groups(maze):
         trainer.config = compose_verl({**maze, "data.train_batch_size": 16}, overrides)
         trainer.loop_settings = LoopSettings.of_data(trainer.config.data)
         trainer.use_critic, trainer.parameter_sync_step = False, 1
-        return [trainer._count_mini_batches(responses) for responses in (100, 5000)]
+        return [trainer._count_mini_batches(responses, responses) for responses in (100, 5000)]
 
     assert steps("data.hgpo_gym.mini_batch_size=256") == [1, 20]
     assert steps("data.hgpo_gym.mini_batch_size=null", "actor_rollout_ref.actor.ppo_mini_batch_size=4") == [4, 4]

@@ -84,6 +84,25 @@ def test_every_objective_that_verl_can_compute():
     assert clips > 3
 
 
+def test_responses_of_a_conversation_are_sequences():
+    """Rows of two responses with a hole between have the loss of a row each."""
+    mask, *tensors = rows()
+    joined = [torch.cat((tensor[::2], torch.zeros(3, 1), tensor[1::2]), dim=1) for tensor in (mask, *tensors)]
+    for name in IN_VERL:
+        found, gradients = [], []
+        for (row_mask, old, new, advantages), kind in (((mask, *tensors), "step"), (joined, "episode")):
+            leaf = new.clone().requires_grad_()
+            config = settings(mask, "hgpo_gym", None, objective=name, rows=kind)
+            loss, _ = get_policy_loss_fn("hgpo_gym")(old, leaf, advantages, row_mask, "token-mean", config)
+            loss.backward()
+            found.append(loss.item())
+            gradients.append(leaf.grad)
+        assert found[0] == pytest.approx(found[1], abs=1e-6), name
+        torch.testing.assert_close(
+            torch.cat((gradients[0][::2], gradients[0][1::2]), dim=1), gradients[1][:, [*range(9), *range(10, 19)]]
+        )
+
+
 @pytest.mark.parametrize("mode", list(AGGREGATIONS))
 def test_aggregations(mode):
     ours, constant = AGGREGATIONS[mode]

@@ -91,19 +91,20 @@ def check_recorded(folder, iterations):
         values = estimate("hgpo", batch, gamma=0.95)
         assert kept.largest_difference(values) < 1e-6
         assert np.abs(values).max() > 0.5
-        sources = np.array([kept.fields["extra_fields"][row]["episode"]["source"] for row in real])
+        extras = [kept.fields["extra_fields"][row] for row in real]
+        sources = np.array([extra["episode"]["source"] for extra in extras for _ in extra["steps"]])
         assert all(values[sources == source].any() for source in set(sources))
         environments |= set(sources)
-        for row in real:
-            assert all(kept.fields["response_mask"][row])
+        for row, extra in zip(real, extras, strict=True):
+            assert len(extra["steps"]) > 1 or all(kept.fields["response_mask"][row])
             # PPO's ratio is to the server's log-probabilities, as in this package.
             assert kept.fields["old_log_probs"][row] == kept.fields["rollout_log_probs"][row]
-        of_weights = {kept.fields["extra_fields"][row]["min_global_steps"] for row in real}
+        of_weights = {extra["min_global_steps"] for extra in extras}
         assert step > 1 or of_weights == {0}
         if of_weights == {step - 1}:  # the ratio is 1: the loss is minus the mean advantage of a token
-            tokens = [len(kept.fields["responses"][row]) for row in real]
+            advantages, mask = (np.concatenate(kept.fields[name]) for name in ("advantages", "response_mask"))
             loss = kept.fields["metrics"]["actor/pg_loss"]
-            assert loss == pytest.approx(-np.average(values, weights=tokens), abs=1e-4)
+            assert loss == pytest.approx(-np.average(advantages, weights=mask), abs=1e-4)
     assert merges
     return environments
 
@@ -126,6 +127,16 @@ def test_processes_that_only_generate(tmp_path):
     train(tmp_path, "trainer.iterations=2", "mode=separate_async", "rollout_gpus=1", verls=separate)
     check_recorded(tmp_path, 2)
     assert len(metrics(tmp_path)) == 2
+
+
+@pytest.mark.slow
+def test_rows_that_are_conversations(tmp_path):
+    save_maze_model(tmp_path / "model", steps=100)
+    conversation = ["memory=conversation", "trainer.rows=episode"]
+    train(tmp_path, "trainer.iterations=2", *conversation, verls=["trainer.v1.trainer_mode=recorded_sync"])
+    check_recorded(tmp_path, 2)
+    steps, rows = metrics(tmp_path)[0]["steps"], RecordedStep.read(tmp_path / "recorded" / "1.json").rows
+    assert 16 <= len(rows) < steps  # a conversation that is too long begins a new row
 
 
 def test_the_run_directory_is_that_of_a_run(training, capsys):

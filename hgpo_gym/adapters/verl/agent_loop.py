@@ -6,6 +6,7 @@ Written for verl 0.9.1.
 
 import json
 import logging
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -28,8 +29,17 @@ from hgpo_gym.policies.base import Request, Response, TokenRecord
 from hgpo_gym.policies.text_tokens import TextTokens
 from hgpo_gym.randomness import RandomStream
 from hgpo_gym.rollouts.player import Player, StepRecord
+from hgpo_gym.trainers.update.conversations import by_conversation, drawn, joined
 
 logger = logging.getLogger(__name__)
+
+
+class _Answer(NamedTuple):
+    """A response of the episode, and the extra fields of its output."""
+
+    tokens: TokenRecord
+    fields: dict[str, Any]
+    trajectory: int = 0
 
 
 class _Shared(NamedTuple):
@@ -41,7 +51,7 @@ class _Shared(NamedTuple):
 
 @register("hgpo_gym")
 class EpisodeLoop(AgentLoopBase):
-    """Plays one episode, and returns an output for every response, in order.
+    """Plays one episode, and returns an output for every response, in order, or for every sequence of responses.
 
     Prompts have the tokens that this package's own trainer gives them. Responses are trained on as the server drew
     them. All requests of an episode have one id, so that they reach the server that has their common prefix.
@@ -116,32 +126,44 @@ class EpisodeLoop(AgentLoopBase):
         self, name: str, plan: EpisodePlan, player: Player, fields: list[dict[str, Any]]
     ) -> list[AgentLoopOutput]:
         episode, steps = describe_episode(plan, player), describe_rows(name, plan, player, self._settings)
-        return [
-            _output(row.tokens, {**of_answer, "steps": [step], **self._text(row)}, episode)
+        answers = [
+            _Answer(row.tokens, {**of_answer, "steps": [step], **self._text(row)})
             for row, of_answer, step in zip(player.rows, fields, steps, strict=True)
             if row.tokens is not None
         ]
+        sequences = by_conversation(answers) if self._settings.rows == "episode" else [[answer] for answer in answers]
+        return [_output([answer.tokens for answer in of_row], _joined_fields(of_row), episode) for of_row in sequences]
 
     def _text(self, row: StepRecord) -> dict[str, Any]:
         """Return the texts that a run directory or a shaping needs; prompt and response are there as tokens."""
         if self._settings.run_dir is None and self._settings.shaping.name == "none":
             return {}
         names = ("task", "observation", "admissible_actions", "action", "expert_action", "truncated")
-        return {"text": {name: getattr(row.text, name) for name in names}}
+        return {"text": [{name: getattr(row.text, name) for name in names}]}
 
     def _failed(self, plan: EpisodePlan, error: EpisodeFailedError) -> AgentLoopOutput:
         """Return an output without a token of the model, which stands for a failed episode of a validation."""
         end = np.array([self._tokens.end_of_text])
-        output = _output(TokenRecord(end, end, np.zeros(1, dtype=np.float32)), {}, describe_episode(plan, error))
+        output = _output([TokenRecord(end, end, np.zeros(1, dtype=np.float32))], {}, describe_episode(plan, error))
         output.response_mask = [0]
         return output
 
 
-def _output(tokens: TokenRecord, fields: dict[str, Any], episode: dict[str, Any]) -> AgentLoopOutput:
+def _joined_fields(answers: Sequence[_Answer]) -> dict[str, Any]:
+    """Return the extra fields of answers that continue one another: those of the last, with the steps of all."""
+    first, of_all = answers[0].fields, [answer.fields for answer in answers]
+    names = [name for name in ("steps", "text") if name in first]
+    lists = {name: [item for fields in of_all for item in fields[name]] for name in names}
+    return {**of_all[-1], "min_global_steps": first["min_global_steps"], **lists}
+
+
+def _output(records: Sequence[TokenRecord], fields: dict[str, Any], episode: dict[str, Any]) -> AgentLoopOutput:
+    """Return an output with the tokens of records that continue one another."""
+    tokens, mask = joined(records), drawn(records)
     return AgentLoopOutput(
         prompt_ids=tokens.prompt_ids.tolist(),
         response_ids=tokens.token_ids.tolist(),
-        response_mask=[1] * len(tokens.token_ids),
+        response_mask=mask.astype(int).tolist(),
         response_logprobs=None if np.isnan(tokens.logprobs).any() else tokens.logprobs.tolist(),
         reward_score=episode["episode_return"],
         num_turns=episode["steps"],

@@ -1,7 +1,7 @@
 """`data.hgpo_gym` in verl's configuration: what the agent loop plays and what it records."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
@@ -36,6 +36,8 @@ class LoopSettings(SettingsSection):
         shaping: the rewards that credit assignment sees, and its options.
         texts: record the text of each state, for `memory.similarity` and for estimators that compare texts.
         rewards: the rewards in the column `reward_vector`; empty for none.
+        rows: what an output is: a response with its prompt, or the responses of an episode as one sequence, as far as
+            prompts continue one another.
         max_retries: how often an episode is played again if its environment fails.
         max_failed: the largest share of a split's episodes that may fail in a validation.
         stop, stop_token_ids: texts and tokens that end a response too.
@@ -58,6 +60,7 @@ class LoopSettings(SettingsSection):
     shaping: ChoiceSetting = Field(default_factory=lambda: Choice("none"))
     texts: bool = False
     rewards: list[Annotated[str, AfterValidator(one_of(REWARDS))]] = Field(default_factory=list)
+    rows: Literal["step", "episode"] = "step"
     max_retries: NonNegativeInt = 2
     max_failed: Annotated[float, Field(ge=0, le=1)] = 0.25
     stop: list[str] = Field(default_factory=list)

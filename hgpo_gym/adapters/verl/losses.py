@@ -36,11 +36,13 @@ class ObjectiveConfig(PolicyLossConfig):
         objective: its name, for `loss_mode=hgpo_gym`; also one that a plugin registers.
         options: of the objective.
         plugins: files or modules that register objectives.
+        rows: `step`, or `episode`, if each stretch of `response_mask` is a response.
     """
 
     objective: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     plugins: list[str] = field(default_factory=list)
+    rows: str = "step"
 
 
 def policy_loss(
@@ -74,7 +76,8 @@ def policy_loss(
     mask = response_mask.bool()
     if not mask.any():  # a micro-batch of padding alone
         return 0.0 * log_prob.sum(), {"actor/pg_clipfrac": 0.0, "actor/ppo_kl": 0.0}
-    tokens, column = _tokens(old_log_prob, log_prob, advantages, mask), COLUMN_OF.get(name)
+    by_stretch = config.policy_loss.get("rows", "step") == "episode"
+    tokens, column = _tokens(old_log_prob, log_prob, advantages, mask, by_stretch), COLUMN_OF.get(name)
     if column is not None:
         tokens = _with_column(tokens, name, column, rollout_is_weights, mask)
     surrogate, clipped = _objective(name, config)(tokens)
@@ -101,10 +104,15 @@ def _bound(name: str, options: str) -> Callable[[Tokens], Surrogate]:
     return bind_objective(Choice(name, json.loads(options)), extras=()).surrogate
 
 
-def _tokens(old_log_prob: torch.Tensor, log_prob: torch.Tensor, advantages: torch.Tensor, mask: torch.Tensor) -> Tokens:
+def _tokens(
+    old_log_prob: torch.Tensor, log_prob: torch.Tensor, advantages: torch.Tensor, mask: torch.Tensor, by_stretch: bool
+) -> Tokens:
     """Return the tokens of the rows that have any, one response after another."""
     rows = torch.arange(len(mask), device=mask.device)[:, None].expand_as(mask)[mask]
-    sequence_index = rows.unique(return_inverse=True)[1]  # rows of padding have no token
+    trajectory = sequence_index = rows.unique(return_inverse=True)[1]  # rows of padding have no token
+    if by_stretch:
+        begins = mask & ~torch.nn.functional.pad(mask, (1, 0))[:, :-1]
+        sequence_index = begins.flatten().cumsum(0).view_as(mask)[mask] - 1
     return Tokens(
         logprobs=log_prob[mask],
         entropy=torch.zeros_like(log_prob[mask]),
@@ -112,7 +120,7 @@ def _tokens(old_log_prob: torch.Tensor, log_prob: torch.Tensor, advantages: torc
         behaviour=old_log_prob[mask],
         advantages=advantages[mask],
         sequence_index=sequence_index,
-        trajectory=sequence_index,
+        trajectory=trajectory,
         group=torch.zeros_like(sequence_index),
         extras={},
     )

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hgpo_gym.adapters.single_episode import turns_of_tokens
 from hgpo_gym.adapters.verl.launch import TASKS_FILE
 from hgpo_gym.adapters.verl.steps import batch_of_rows
 from hgpo_gym.advantages import cluster_observations
@@ -44,7 +45,7 @@ _OUTCOME = tuple(field.name for field in fields_of(EpisodeOutcome))
 
 
 class Row(NamedTuple):
-    """A response that was trained on.
+    """A response that was trained on, with its step.
 
     Attributes:
         uid: the name of its task group.
@@ -58,11 +59,34 @@ class Row(NamedTuple):
     response_ids: Sequence[int]
 
 
+def rows_of_output(uid: str, fields: Mapping[str, Any], prompt: list[int], response: list[int], mask: Any) -> list[Row]:
+    """Return a row for each step of an output of the agent loop; the response of a conversation has several.
+
+    Args:
+        uid: the name of its task group.
+        fields: its `extra_fields`.
+        prompt, response: its tokens.
+        mask: [response tokens], 1 for the model's.
+    """
+    rows, turns = [], turns_of_tokens(mask)
+    for number, step in enumerate(fields["steps"]):
+        first, last = np.flatnonzero(turns == number)[[0, -1]]
+        of_step = {**fields, "steps": [step], **({"text": fields["text"][number]} if "text" in fields else {})}
+        rows.append(Row(uid, of_step, prompt + response[:first], response[first : last + 1]))
+    return rows
+
+
+def means_of_steps(values: Any, mask: Any, *, alone: bool = False) -> list[float]:
+    """Return the mean value of each stretch of the model's tokens; if the step is `alone` in its row, of all."""
+    turns, values = np.where(mask > 0, 0, -1) if alone else turns_of_tokens(mask), np.asarray(values)
+    return [float(values[turns == turn].mean()) for turn in range(turns.max(initial=-1) + 1)]
+
+
 def rollout_of(rows: Sequence[Row], decode: Callable[[Sequence[int]], str], transcripts: int | None = 0) -> Rollout:
     """Return the rollout that rows of the agent loop `hgpo_gym` are.
 
     Args:
-        rows: each with one step and its texts.
+        rows: of the agent loop, each with its texts.
         decode: returns the text of tokens.
         transcripts: of how many episodes the texts of prompts and responses are kept; None keeps all.
     """

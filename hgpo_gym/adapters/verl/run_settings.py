@@ -130,10 +130,6 @@ def _check(run: RunSettings) -> None:
             trainer.off_policy_limit is not None,
             "verl has no such limit: set it to null",
         ),
-        f"trainer.rows={trainer.rows}": (
-            trainer.rows == "episode",
-            "the agent loop returns an output for every response: set trainer.rows=step",
-        ),
         "trainer.mini_batch_size=null": (
             trainer.mini_batch_size is None,
             "verl divides rows by their number: set trainer.mini_batch_size, as published to 256",
@@ -153,8 +149,30 @@ def _check(run: RunSettings) -> None:
         if wrong:
             raise ValueError(f"{setting} is not possible in verl: {remedy}.")
     check_keys(run)
+    _check_rows(run)
     if run.sampler.name != "in_order":
         find_sampler(run.sampler, _task_ids(run), run.seed)
+
+
+def _check_rows(run: RunSettings) -> None:
+    """Raise ValueError for rows of several responses where verl, or a column of an objective, counts rows."""
+    if run.trainer.rows == "step":
+        return
+    other = {
+        f"trainer.loss_aggregation={_aggregation(run)}": _aggregation(run) != "token_mean",
+        f"objective={run.objective.name}": run.objective.name in COLUMN_OF,
+        f"correction={run.correction.name}": run.correction.name == "sequence",
+    }
+    for setting, wrong in other.items():
+        if wrong:
+            raise ValueError(
+                f"trainer.rows=episode with {setting} is not possible in verl, which takes a row for one response: set "
+                "trainer.rows=step, or trainer.loss_aggregation=token_mean and another objective or correction."
+            )
+
+
+def _aggregation(run: RunSettings) -> str:
+    return run.trainer.loss_aggregation or preferred_aggregation(run.objective.name)
 
 
 def _task_ids(run: RunSettings) -> Sequence[str]:
@@ -204,6 +222,7 @@ def _data(run: RunSettings, needed: Mapping[str, str]) -> dict[str, Any]:
         "shaping": {"name": run.shaping.name, **run.shaping.options},
         "texts": "texts" in needed or run.memory.similarity is not None,
         "rewards": run.credit.rewards if REWARD_VECTOR in needed else [],
+        "rows": run.trainer.rows,
         "max_retries": run.rollout.max_retries or 0,
         "max_failed": run.rollout.max_failed,
         "stop": run.engine.options["stop"],
@@ -307,7 +326,7 @@ def _actor(run: RunSettings) -> dict[str, Any]:
     assert isinstance(run.model, LanguageModelSettings)
     precision = {"float32": "fp32", "bfloat16": "bf16"}
     longest = run.engine.options["max_prompt_tokens"] + run.rollout.max_new_tokens
-    aggregation = trainer.loss_aggregation or preferred_aggregation(run.objective.name)
+    aggregation = _aggregation(run)
     constant = trainer.loss_constant or run.rollout.max_new_tokens
     return {
         f"{section}.strategy": "fsdp2",
@@ -337,6 +356,7 @@ def _actor(run: RunSettings) -> dict[str, Any]:
             "objective": run.objective.name,
             "options": dict(run.objective.options),
             "plugins": _plugins(run),
+            "rows": run.trainer.rows,
         },
         f"{section}.loss_agg_mode": AGGREGATIONS[aggregation],
         f"{section}.loss_scale_factor": constant if aggregation == "sequence_sum" else None,

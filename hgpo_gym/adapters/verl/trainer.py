@@ -9,6 +9,7 @@ validations, and fix the number of optimiser steps. Written for verl 0.9.1.
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,7 +29,14 @@ from hgpo_gym.adapters.verl.limits import COLUMN_OF
 from hgpo_gym.adapters.verl.loop_settings import LoopSettings
 from hgpo_gym.adapters.verl.metrics import episode_metrics, outcomes_of, validation_metrics
 from hgpo_gym.adapters.verl.objective_column import ResponseValues, objective_column
-from hgpo_gym.adapters.verl.record import Row, RunRecord, with_shaping, with_similarity
+from hgpo_gym.adapters.verl.record import (
+    Row,
+    RunRecord,
+    means_of_steps,
+    rows_of_output,
+    with_shaping,
+    with_similarity,
+)
 from hgpo_gym.adapters.verl.steps import row_steps
 from hgpo_gym.randomness import RandomStream
 from hgpo_gym.registry import Choice
@@ -46,10 +54,14 @@ def keys_in_order(batch: Any) -> list[str]:
     return sorted(real, key=_parts)
 
 
-def _mean_advantages(keys: list[str], partition: str) -> np.ndarray:
-    data = transfer_queue.kv_batch_get(keys=keys, partition_id=partition, select_fields=["advantages", "response_mask"])
-    pairs = zip(data["advantages"].unbind(), data["response_mask"].unbind(), strict=True)
-    return np.array([float((advantages * mask).sum() / mask.sum().clamp(min=1)) for advantages, mask in pairs])
+def _step_means(field: str, keys: list[str], partition: str, alone: Sequence[bool]) -> list[list[float]] | None:
+    """Return the means of a field of tokens over each response of each row; None without the field. `alone`: see
+    `means_of_steps`."""
+    data = transfer_queue.kv_batch_get(keys=keys, partition_id=partition, select_fields=[field, "response_mask"])
+    if field not in data:
+        return None
+    columns = zip(data[field].unbind(), data["response_mask"].unbind(), alone, strict=True)
+    return [means_of_steps(values, mask, alone=one) for values, mask, one in columns]
 
 
 class StepsTrainer(PPOTrainer):
@@ -90,10 +102,11 @@ class StepsTrainer(PPOTrainer):
         )
         fields = data.pop("extra_fields").tolist()
         steps = self._prepared([extra.get("steps", []) for extra in fields], batch)
-        if (entropies := self._entropies(batch)) is not None:
+        if (entropies := self._entropies(batch, steps)) is not None:
             steps = [
-                [{**step, "entropy": entropy} for step in of_row]
-                for of_row, entropy in zip(steps, entropies, strict=True)
+                # Padding has steps and no token.
+                [{**step, "entropy": entropy} for step, entropy in zip(of_row, of_steps, strict=False)]
+                for of_row, of_steps in zip(steps, entropies, strict=True)
             ]
         real = [extra for extra, tag in zip(fields, batch.tags, strict=True) if not tag.get("is_padding")]
         metrics.update(episode_metrics(real))
@@ -139,24 +152,19 @@ class StepsTrainer(PPOTrainer):
         of_rows = [row.fields["steps"] for row in rows]
         if settings.shaping.name != "none":
             of_rows = with_shaping(rows, settings.shaping, self.tokenizer.decode)
-        prepared = dict(zip(keys, of_rows, strict=True))
-        return [prepared.get(key, of_row) for key, of_row in zip(batch.keys, steps, strict=True)]
+        prepared, given = (step for of_row in of_rows for step in of_row), dict(zip(batch.keys, steps, strict=True))
+        of_key = {key: list(islice(prepared, len(given[key]))) for key in keys}
+        return [of_key.get(key, of_row) for key, of_row in given.items()]
 
-    def _entropies(self, batch: Any) -> list[float] | None:
-        """Return the mean entropy of each row's tokens, where verl has computed it; None otherwise."""
+    def _entropies(self, batch: Any, steps: Sequence[Any]) -> list[list[float]] | None:
+        """Return the mean entropy of each response of each row, where verl has computed it; None otherwise."""
         correction = self.config.algorithm.get("rollout_correction")
         if correction and correction.get("bypass_mode"):
             return None
-        data = transfer_queue.kv_batch_get(
-            keys=batch.keys, partition_id=batch.partition_id, select_fields=["entropy", "response_mask"]
-        )
-        if "entropy" not in data:
-            return None
-        pairs = zip(data["entropy"].unbind(), data["response_mask"].unbind(), strict=True)
-        return [float((entropy * mask).sum() / mask.sum().clamp(min=1)) for entropy, mask in pairs]
+        return _step_means("entropy", batch.keys, batch.partition_id, [len(of_row) == 1 for of_row in steps])
 
     def _balance_batch(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
-        self._mini_batches = self._count_mini_batches(len(batch))
+        self._mini_batches = self._count_mini_batches(self._count_responses(batch), len(batch))
         return super()._balance_batch(batch, *args, **kwargs)
 
     def _get_required_batch_multiple(self, dp_size: int) -> int:
@@ -164,13 +172,21 @@ class StepsTrainer(PPOTrainer):
             return super()._get_required_batch_multiple(dp_size)
         return dp_size * self._mini_batches
 
-    def _count_mini_batches(self, rows: int) -> int | None:
+    def _count_responses(self, batch: Any) -> int:
+        if self.loop_settings is None or self.loop_settings.rows == "step":
+            return len(batch)
+        data = transfer_queue.kv_batch_get(
+            keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"]
+        )
+        return sum(len(fields["steps"]) for fields in data.pop("extra_fields").tolist())
+
+    def _count_mini_batches(self, responses: int, rows: int) -> int | None:
         """Return the number of optimiser steps; None leaves it to verl, whose mini-batches have a fixed number of rows,
         so that longer episodes make more optimiser steps, and which fills the last one up with padding."""
         if self.loop_settings is None or self.use_critic:
             return None
         if self.loop_settings.mini_batch_size is not None:
-            return max(1, -(-rows // self.loop_settings.mini_batch_size))
+            return min(max(1, -(-responses // self.loop_settings.mini_batch_size)), rows)
         groups = self.config.data.train_batch_size // self.parameter_sync_step
         return max(1, groups // self.config.actor_rollout_ref.actor.ppo_mini_batch_size)
 
@@ -208,18 +224,21 @@ class StepsTrainer(PPOTrainer):
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         if self._record is not None:
             keys = keys_in_order(batch)
-            rows, means = self._rows(keys, batch.partition_id), _mean_advantages(keys, batch.partition_id)
-            self._record.iteration(global_steps, rows, means, metrics, timing_raw)
+            rows = self._rows(keys, batch.partition_id)
+            means = _step_means("advantages", keys, batch.partition_id, [False] * len(keys))
+            self._record.iteration(global_steps, rows, np.concatenate(means or []), metrics, timing_raw)
             if global_steps >= self.total_training_steps:
                 self._record.finish()
 
     def _rows(self, keys: list[str], partition: str) -> list[Row]:
-        names = ["extra_fields", "prompts", "responses"]
-        data = transfer_queue.kv_batch_get(keys=keys, partition_id=partition, select_fields=names)
-        columns = (data.pop("extra_fields").tolist(), data["prompts"].unbind(), data["responses"].unbind())
+        """Return a row for every response, in the order of keys."""
+        names = ["prompts", "responses", "response_mask"]
+        data = transfer_queue.kv_batch_get(keys=keys, partition_id=partition, select_fields=["extra_fields", *names])
+        columns = (data.pop("extra_fields").tolist(), *(data[name].unbind() for name in names))
         rows = [
-            Row(_parts(key)[0], fields, prompt.tolist(), response.tolist())
-            for key, fields, prompt, response in zip(keys, *columns, strict=True)
+            row
+            for key, fields, prompt, response, mask in zip(keys, *columns, strict=True)
+            for row in rows_of_output(_parts(key)[0], fields, prompt.tolist(), response.tolist(), mask)
         ]
         return rows if self.loop_settings is None else with_similarity(rows, self.loop_settings.memory)
 

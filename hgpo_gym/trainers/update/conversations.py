@@ -5,21 +5,34 @@ of separate rows for every objective and aggregation.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from hgpo_gym.policies.base import TokenRecord
-from hgpo_gym.trainers.update.samples import TrainingSample
+
+
+class Answer(Protocol):
+    """A response of an episode."""
+
+    @property
+    def tokens(self) -> TokenRecord: ...
+
+    @property
+    def trajectory(self) -> int: ...
+
+
+AnyAnswer = TypeVar("AnyAnswer", bound=Answer)
 
 _NOT_DRAWN = np.zeros(0, dtype=np.int64)
 """The allowed tokens of a position that the policy has not drawn, such as those of an observation: it has no choice."""
 
 
-def by_conversation(rows: Iterable[TrainingSample]) -> list[list[TrainingSample]]:
+def by_conversation(rows: Iterable[AnyAnswer]) -> list[list[AnyAnswer]]:
     """Return the rows of each sequence, in order. A row joins a sequence of its episode if its prompt begins with all
     tokens of that sequence, and begins a new one otherwise."""
-    of_episode: dict[int, list[list[TrainingSample]]] = {}
-    sequences: list[list[TrainingSample]] = []
+    of_episode: dict[int, list[list[AnyAnswer]]] = {}
+    sequences: list[list[AnyAnswer]] = []
     for row in rows:
         known = of_episode.setdefault(row.trajectory, [])
         # The latest sequence is nearly always the one; teams have one for each role.
@@ -41,6 +54,15 @@ def continues(record: TokenRecord, earlier: TokenRecord) -> bool:
         and np.array_equal(prompt[start:end], earlier.token_ids)
         and np.array_equal(prompt[:start], earlier.prompt_ids)
     )
+
+
+def drawn(records: Sequence[TokenRecord]) -> np.ndarray:
+    """Return bool[tokens] of records that continue one another, after the first prompt: true for their responses."""
+    start = len(records[0].prompt_ids)
+    mask = np.zeros(len(records[-1]) - start, dtype=np.bool_)
+    for record in records:
+        mask[len(record.prompt_ids) - start : len(record) - start] = True
+    return mask
 
 
 def joined(records: Sequence[TokenRecord]) -> TokenRecord:

@@ -122,6 +122,11 @@ def test_the_page_lists_what_runs():
         (["sampler=gaussian"], "sampler=gaussian is not possible in verl: it needs the win_rate of every task"),
         (["sampler=dynamic"], "sampler=dynamic is not possible in verl, which plays and selects episodes itself"),
         (["memory.similarity=0.5", "team=planner_actor"], "memory.similarity=0.5 merges what an agent by itself"),
+        (
+            ["trainer.rows=episode", "objective=gspo"],
+            "trainer.rows=episode with trainer.loss_aggregation=sequence_mean",
+        ),
+        (["trainer.rows=episode", "objective=hapo"], "trainer.rows=episode with .* is not possible in verl"),
         (["algo=gae"], "algo=gae needs the column 'value'"),
         (["algo=tree_grpo"], "algo=tree_grpo needs the column"),
         (["objective=capo"], "objective=capo needs quantities of tokens that verl does not pass"),

@@ -20,7 +20,7 @@ from hgpo_gym.trainers.update.objectives import OBJECTIVES, Surrogate
 from hgpo_gym.trainers.update.objectives.published.capo import norm_squared, sum_squared
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 from tests.support.objective_updates import ADVANTAGES, COUNT, ONE_LEFT, drawn, update_by
-from tests.support.small_models import make_policy, one_step_episodes, settings, updated, weights
+from tests.support.small_models import gradient, make_policy, one_step_episodes, settings, updated, weights
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +44,19 @@ def test_micro_batches_change_nothing(records, whole, name):
     assert whole[name][0].norm() > 0.01
     for budget in (1, 60):
         assert_same(update_by(name, records, max_batch_tokens=budget), whole[name])
+
+
+def test_nor_do_they_with_a_kl_loss(records):
+    """Without advantages the divergence from the reference, which has other weights, is the whole gradient."""
+    reference = make_policy()
+    moved, _ = updated(reference, records, ADVANTAGES.values)
+    options = {"reference": reference, "kl_coef": 0.5, "mini_batch_size": COUNT, "update_epochs": 1}
+    whole, split = (
+        updated(moved, records, np.zeros(COUNT), max_batch_tokens=budget, max_grad_norm=1e9, **options)
+        for budget in (10_000, 60)
+    )
+    assert gradient(whole[0]).norm() > 1e-3
+    assert_same((gradient(split[0]), split[1]), (gradient(whole[0]), whole[1]))
 
 
 @pytest.mark.slow
