@@ -70,7 +70,7 @@ def test_a_step_that_leaves_no_numbers_as_weights_is_an_error(policy, records, m
         for weight in self.param_groups[0]["params"]:
             weight.data[...] = np.inf
 
-    monkeypatch.setattr(torch.optim.AdamW, "step", torch.no_grad()(overshoot))
+    monkeypatch.setattr("hgpo_gym.trainers.update.optimizer.AdamW.step", torch.no_grad()(overshoot))
     with pytest.raises(NonFiniteError, match="After the last step weights are infinite or not numbers"):
         updated(policy, records, ADVANTAGES, mini_batch_size=24, update_epochs=1)
 
