@@ -104,6 +104,7 @@ dist:
 	.venv-dist/bin/python -m build --outdir dist .
 	$(PYTHON) -m venv --clear .venv-dist
 	.venv-dist/bin/python -m $(PIP_INSTALL) dist/*.whl
+	.venv-dist/bin/python -m $(PIP_INSTALL) --no-deps "alfworld>=0.4.2"
 	cd dist && ../.venv-dist/bin/hgpo-gym envs
 	cd dist && ../.venv-dist/bin/python ../.ci/try_readme.py ../README.md
 
