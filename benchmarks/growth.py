@@ -64,7 +64,7 @@ def draw(panels: dict[str, Curves], path: Path) -> None:
         axes.set(xscale="log", yscale="log", ylim=(0.02, 50), xlabel=size, ylabel="cost of one, relative")
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, loc="upper left", ncols=2)
-    with mpl.rc_context({"svg.hashsalt": "hgpo_gym"}):
+    with mpl.rc_context({"svg.hashsalt": "hgpo_gym", "svg.fonttype": "none"}):
         figure.savefig(path, metadata={"Date": None})
 
 
