@@ -153,7 +153,7 @@ def _joined_fields(answers: Sequence[_Answer]) -> dict[str, Any]:
     """Return the extra fields of answers that continue one another: those of the last, with the steps of all."""
     first, of_all = answers[0].fields, [answer.fields for answer in answers]
     names = [name for name in ("steps", "text") if name in first]
-    lists = {name: [item for fields in of_all for item in fields[name]] for name in names}
+    lists: dict[str, Any] = {name: [item for fields in of_all for item in fields[name]] for name in names}
     return {**of_all[-1], "min_global_steps": first["min_global_steps"], **lists}
 
 
