@@ -158,13 +158,12 @@ def long_histories(longest: int) -> Curves:
 def iterations(most: int) -> Curves:
     """An iteration of a run, on average since the size before."""
     times: dict[int, float] = {}
+
+    def note(done: int, _total: int, _words: str) -> None:
+        times.setdefault(done, process_time())
+
     with tempfile.TemporaryDirectory() as folder:
-        hg.train(
-            overrides=TINY_RUN,
-            iterations=most,
-            run_dir=f"{folder}/run",
-            progress=lambda done, _total, _text: times.setdefault(done, process_time()),
-        )
+        hg.train(overrides=TINY_RUN, iterations=most, run_dir=f"{folder}/run", progress=note)
     curve: dict[int, float] = {}
     first = min(times)
     for count in sizes(10, most, 10):
