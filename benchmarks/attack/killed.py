@@ -1,5 +1,6 @@
 """Processes that are killed or stopped at random moments: what is started again ends with the same numbers."""
 
+import importlib.util
 import os
 import random
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from benchmarks.attack.settings import BASE
 from hgpo_gym.envs import TextVectorEnv
@@ -22,6 +24,9 @@ from hgpo_gym.envs.workers import WorkerSubEnvs
 from hgpo_gym.runs.directory import read_metrics
 from tests.checks import killed_run
 from tests.support.small_runs import TINY, numbers
+from tests.verl.cpu_run import MAZE as MAZE_BY_VERL
+from tests.verl.cpu_run import cpu_command
+from tests.verl.maze_model import save_maze_model
 
 MAZE = "hgpo_gym/SignpostMaze-v0"
 LEAGUE = ["environments=[{name: maze, model: tabular}]", "seeds=2", "algos=[grpo,hgpo]", "jobs=2"]
@@ -38,6 +43,7 @@ def main(times: int, seed: int) -> list[Row]:
             command("eval", folder, ["eval", *_trained(folder)], times, choice),
             workers(5 * times, choice),
             java(times, choice),
+            verl(folder, max(1, times // 5), choice),
         ]
 
 
@@ -104,6 +110,46 @@ def java(times: int, choice: random.Random) -> Row:
         jvm._MACHINES.jvm.process.kill()
 
     return _disturbed("Java machines killed", "hgpo_gym/ScienceWorld-v0", times, choice, lose)
+
+
+def verl(folder: Path, times: int, choice: random.Random) -> Row:
+    """A process of Ray is killed in a training by verl: the command ends, and the same command goes on to the end."""
+    name = "processes of verl killed"
+    if importlib.util.find_spec("verl") is None:
+        print("verl is not installed: its processes are not killed.", flush=True)
+        return name, 0, 0
+    save_maze_model(folder / "verl-model")
+    run, iterations = folder / "verl", times + 2
+    more = [f"model.path={folder / 'verl-model'}", f"run_dir={run}", f"trainer.iterations={iterations}", "resume=auto"]
+    line, environment = cpu_command([*MAZE_BY_VERL, "checkpoint.every=1", *more], [], folder / "recorded")
+    wrong = sum(_lose_process_of_ray(line, environment, run, choice) for _ in range(times))
+    subprocess.run(line, env=environment, check=True, stdout=-3, stderr=-3)
+    found = [metrics["iteration"] for metrics in read_metrics(run)]
+    wrong += int(found != list(range(1, iterations + 1)))
+    print(f"{name}: {times} times, iterations {found}", flush=True)
+    return name, times, wrong
+
+
+def _lose_process_of_ray(line: Sequence[str], environment: dict[str, str], run: Path, choice: random.Random) -> bool:
+    """Kill a process of verl after the next iteration. Returns whether the command, or a process of it, is left."""
+    before = len(read_metrics(run))
+    command = subprocess.Popen(line, env=environment, stdout=-3, stderr=-3)
+    while command.poll() is None and len(read_metrics(run)) == before:
+        time.sleep(0.5)
+    family = psutil.Process(command.pid).children(recursive=True) if command.poll() is None else []
+    actors = [process for process in family if re.match(r"ray::(?!IDLE)", process.name())]
+    if actors:
+        lost = choice.choice(actors)
+        print(f"killed after iteration {before + 1}: {lost.name()}", flush=True)
+        lost.kill()
+    try:
+        command.wait(timeout=300)
+    except subprocess.TimeoutExpired:
+        killed_run.kill_family(command.pid)
+    left = psutil.wait_procs(family, timeout=30)[1]
+    for process in left:
+        process.kill()
+    return command.wait() == -signal.SIGKILL or bool(left)
 
 
 def _disturbed(

@@ -189,8 +189,8 @@ def test_a_conversation_of_tool_calls_trains(smollm2, tmp_path):
     settings = ["model=pretrained", f"model.path={smollm2}", "memory=conversation", "prompt=tools"]
     small = ["trainer.rows=episode", "env.max_episode_steps=2", "rollout.num_tasks=1", "rollout.group_size=2"]
     run_dir = tmp_path / "run"
-    train(run_dir, *TRAINING, *settings, *small, "trainer.iterations=1", base=[])
-    assert [line["valid_action_rate"] for line in training_numbers(run_dir)] == [1.0]
+    train(run_dir, *TRAINING, *settings, *small, "trainer.iterations=2", base=[])
+    assert [line["valid_action_rate"] for line in training_numbers(run_dir)] == [1.0, 1.0]
     conversation = saved.load(run_dir / "rollouts", 1).conversations[0]
     assert conversation.exchanges[0].response.startswith('<tool_call>\n{"name": "act", "arguments": {"action": ')
 

@@ -91,7 +91,7 @@ def test_a_run_directory_is_not_overwritten_and_settings_are_compared(tmp_path):
     opened(settings(tmp_path, "resume=auto"))
     with pytest.raises(ValueError, match=r"rollout.staleness: 0 in the run, 1 now"):
         opened(settings(tmp_path, "resume=auto", "rollout.staleness=1"))
-    with pytest.raises(FileExistsError, match=rf"is a folder of runs, such as {tmp_path.name}, .*run_dir="):
+    with pytest.raises(FileExistsError, match=r"is a folder of runs, such as .*run_dir="):
         opened(settings(tmp_path.parent))
     config.write_text(config.read_text().replace("name: ppo_clip", "name: of_a_plugin"))
     with pytest.raises(ValueError, match=r"objective.name: 'of_a_plugin' in the run, 'ppo_clip' now"):
