@@ -99,6 +99,8 @@ class RunDirectory:
         for folder in (self.checkpoint_path, self.rollout_path, self.evaluations_path, self.failures_path):
             if folder.exists() and not folder.is_dir():
                 raise NotPlainError(folder, "it is no folder")
+        if (history := self.path / "history.jsonl").exists():  # refused here, not when the first checkpoint is saved
+            open_plain(history, append=True).close()
         # Opened for writing, without truncation: NFS refuses an exclusive lock on a file that is open for reading.
         self._lock = open_plain(self.path / "lock", append=True)
         try:

@@ -108,7 +108,7 @@ def test_a_run_with_folders_elsewhere_is_refused_before_anything_is_pruned(run, 
         (tmp_path / name).rename(run / name)
 
 
-def test_training_refuses_what_is_no_folder_in_the_place_of_one(run, capsys):
+def test_training_refuses_what_cannot_be_written_in_a_run(run, capsys):
     for name in ("checkpoints", "rollouts", "evaluations", "failures"):
         if (run / name).exists():
             (run / name).rename(run / "aside")
@@ -118,6 +118,9 @@ def test_training_refuses_what_is_no_folder_in_the_place_of_one(run, capsys):
         (run / name).unlink()
         if (run / "aside").exists():
             (run / "aside").rename(run / name)
+    os.link(run / "history.jsonl", run / "another")  # the file that checkpoints append to
+    err = refused(capsys, "train", *SETTINGS, f"run_dir={run}", "resume=auto", "trainer.iterations=5")
+    assert f"Cannot use {run / 'history.jsonl'}: it is a hard link" in err
 
 
 def test_a_value_of_the_wrong_type_is_named_with_its_file(run, capsys):
