@@ -33,8 +33,8 @@ def measure(id: str, steps: int) -> tuple[float, float]:
     words = env.get_wrapper_attr("task_ids")
     generator = random.Random(0)
     reset_seconds = step_seconds = 0.0
-    resets = taken = 0
-    while taken < steps:
+    resets = count = 0
+    while count < steps:
         start = process_time()
         _, info = env.reset(seed=resets)
         begun = process_time()
@@ -44,12 +44,12 @@ def measure(id: str, steps: int) -> tuple[float, float]:
             actions = info["admissible_actions"] or words
             _, _, terminated, truncated, info = env.step(actions[int(generator.random() * len(actions))])
             ended = terminated or truncated
-            taken += 1
+            count += 1
         step_seconds += process_time() - begun
         reset_seconds += begun - start
         resets += 1
     env.close()
-    return reset_seconds / resets, step_seconds / taken
+    return reset_seconds / resets, step_seconds / count
 
 
 if __name__ == "__main__":

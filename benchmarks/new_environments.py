@@ -63,16 +63,16 @@ def babyai() -> list[Row]:
     _, ours = measure("hgpo_gym/BabyAI-v0", 20_000)
     game = gymnasium.make("BabyAI-GoToLocal-v0", disable_env_checker=True)
     generator = random.Random(0)
-    seconds, taken = 0.0, 0
+    seconds, steps = 0.0, 0
     for seed in range(100):
         game.reset(seed=seed)
         start, ended = process_time(), False
         while not ended:
             _, _, terminated, truncated, _ = game.step(int(6 * generator.random()))
             ended = terminated or truncated
-            taken += 1
+            steps += 1
         seconds += process_time() - start
-    return [Row("babyai, a step", ours, seconds / taken, "minigrid's step, without text")]
+    return [Row("babyai, a step", ours, seconds / steps, "minigrid's step, without text")]
 
 
 def textcraft() -> list[Row]:

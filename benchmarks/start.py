@@ -29,12 +29,12 @@ def main() -> None:
     print(f"{'import torch':<48}{baseline:6.2f} s")
     with tempfile.TemporaryDirectory() as folder:
         for name, words in COMMANDS:
-            taken = []
+            times = []
             for number in range(repeats):
                 # A report is of the last run.
                 run = f"{folder}/{repeats - 1 if words[0] == 'report' else number}"
-                taken.append(seconds_of(["-m", "hgpo_gym", *(word.format(run=run) for word in words)]))
-            print(f"{name:<48}{min(taken):6.2f} s   {min(taken) / baseline:5.2f} times", flush=True)
+                times.append(seconds_of(["-m", "hgpo_gym", *(word.format(run=run) for word in words)]))
+            print(f"{name:<48}{min(times):6.2f} s   {min(times) / baseline:5.2f} times", flush=True)
 
 
 def seconds_of(arguments: Sequence[str]) -> float:

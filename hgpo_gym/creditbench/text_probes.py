@@ -83,20 +83,20 @@ def _task_columns(
     expert: "partial[NoisyExpert]", task_id: str, seed: int, task: int, episodes: int, texts: dict[str, int]
 ) -> dict[str, np.ndarray]:
     """Play a task's episodes, and return the columns of its steps. New texts are added to `texts`."""
-    playing = expert(seen=lambda observation, _: texts.setdefault(observation, len(texts)))
-    played = [playing.play_task(task_id, seed, keep=range(playing.horizon)) for _ in range(episodes)]
-    steps = [(number, step) for number, (episode, _) in enumerate(played) for step in range(len(episode.actions))]
-    rows = np.sort(playing.generator.permutation(len(steps))[:PROBED])
+    expert_policy = expert(seen=lambda observation, _: texts.setdefault(observation, len(texts)))
+    recorded = [expert_policy.play_task(task_id, seed, keep=range(expert_policy.horizon)) for _ in range(episodes)]
+    steps = [(number, step) for number, (episode, _) in enumerate(recorded) for step in range(len(episode.actions))]
+    rows = np.sort(expert_policy.generator.permutation(len(steps))[:PROBED])
     advantage, error = np.full(len(steps), np.nan), np.full(len(steps), np.nan, dtype=np.float32)
     values = _Values(expert())
     for row in rows.tolist():
         number, step = steps[row]
-        episode, snapshots = played[number]
+        episode, snapshots = recorded[number]
         advantage[row], error[row] = values.advantage(episode, snapshots, step)
     histories: dict[tuple[int, ...], int] = {}
-    actions = [[texts.setdefault(action, len(texts)) for action in episode.actions] for episode, _ in played]
+    actions = [[texts.setdefault(action, len(texts)) for action in episode.actions] for episode, _ in recorded]
     numbers = [histories.setdefault((task, *actions[number][: step + 1]), len(histories)) for number, step in steps]
-    of_step = [(played[number][0], step) for number, step in steps]
+    of_step = [(recorded[number][0], step) for number, step in steps]
     whole = {
         "task": [task] * len(steps),
         "episode": [task * episodes + number for number, _ in steps],
