@@ -16,10 +16,8 @@ from verl.trainer.ppo.core_algos import get_policy_loss_fn
 from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.workers.config import ActorConfig
 
-from hgpo_gym import TextVectorEnv
+import hgpo_gym as hg
 from hgpo_gym.adapters.verl import FIELDS, row_steps
-from hgpo_gym.advantages import estimate
-from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.policies import Sampling
 from hgpo_gym.policies.huggingface import make_tiny_model, train_tokenizer
 from hgpo_gym.policies.language_model import LanguageModelPolicy
@@ -28,8 +26,8 @@ from hgpo_gym.rollouts.collect import collect
 
 def play(num_tasks=2, group_size=6):
     """Episodes of a tiny model that answers with admissible actions, and the model."""
-    vector = TextVectorEnv("hgpo_gym/SignpostMaze-v0", num_tasks, group_size, sections=1, colours=2, split="all")
-    env = ContextWrapper(vector, window=2, history_length=2)
+    vector = hg.TextVectorEnv("hgpo_gym/SignpostMaze-v0", num_tasks, group_size, sections=1, colours=2, split="all")
+    env = hg.ContextWrapper(vector, window=2, history_length=2)
     prompts, _ = env.reset(seed=0)
     tokenizer = train_tokenizer(prompts, 300)
     model = make_tiny_model(tokenizer, hidden_size=32, layers=2, heads=2, seed=0, device="cpu")
@@ -90,7 +88,7 @@ def main():
         optimizer.step()
         print(f"update {update + 1}: loss {loss:.4f}, KL to before {metrics['actor/ppo_kl']:.4f}")
 
-    ours = estimate(name.removeprefix("hgpo_gym."), rollout.batch)
+    ours = hg.estimate(name.removeprefix("hgpo_gym."), rollout.batch)
     apart = np.abs(advantages[:, 0].numpy() - ours).max()
     print(f"{len(rollout.episodes)} episodes, {len(data)} steps; verl's {name} and ours are {apart:.1e} apart.")
 

@@ -5,8 +5,7 @@ hgpo-gym verl plugins=[examples/verl_plugin.py] env=lamps memory.key=lamps_alone
 
 import re
 
-from hgpo_gym import TextEnv, Turn, register, register_key_function
-from hgpo_gym.memory import KeyFunction
+from hgpo_gym import KeyFunction, TextEnv, Turn, register, register_key_function
 
 
 class Lamps(TextEnv):

@@ -19,7 +19,7 @@ SMALL = [
 def test_every_public_name_exists_and_importing_the_package_loads_no_torch():
     for name in hg.__all__:
         assert getattr(hg, name) is not None, name
-    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+    with pytest.raises(AttributeError, match="No hgpo_gym attribute trian"):
         hg.trian  # noqa: B018
     code = "import sys, hgpo_gym; hgpo_gym.TextEnv, hgpo_gym.estimate, hgpo_gym.Memory; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,7 +6,7 @@ point of the group `hgpo_gym.teams`.
 
 from hgpo_gym.registry import Choice, Registry
 from hgpo_gym.rollouts.teams.actor_checker import ActorChecker
-from hgpo_gym.rollouts.teams.base import Message, Solo, Team
+from hgpo_gym.rollouts.teams.base import Message, Solo, Team, with_outputs
 from hgpo_gym.rollouts.teams.planner_actor import PlannerActor
 
 TEAMS = Registry(
@@ -34,4 +34,4 @@ def roles_with_adapters(choice: Choice) -> tuple[str, ...]:
     return team.roles if team.weights == "adapter" else ()
 
 
-__all__ = ["TEAMS", "Message", "Solo", "Team", "make_team", "register_team", "roles_with_adapters"]
+__all__ = ["TEAMS", "Message", "Solo", "Team", "make_team", "register_team", "roles_with_adapters", "with_outputs"]
