@@ -76,7 +76,7 @@ def play_in_terminal(settings: PlaySettings, task_id: str | None = None, console
                 console.print(f"The episode is over: {result}, reward {reward:g}.", style="bold")
 
 
-def play_in_browser(settings: PlaySettings, task_id: str | None, port: int, console: Console | None = None) -> None:
+def play_in_browser(settings: PlaySettings, task_id: str | None, port: int) -> None:
     """Serve WebShop's pages on this machine until Ctrl-C.
 
     Raises:
@@ -98,7 +98,7 @@ def play_in_browser(settings: PlaySettings, task_id: str | None, port: int, cons
             error.errno, f"Port {port} is taken: choose another by --port, or --port 0 for a free one"
         ) from error
     with server, contextlib.suppress(KeyboardInterrupt):
-        (console or Console()).print(f"Open {server.url} (Ctrl-C ends).", highlight=False)
+        Console().print(f"Open {server.url} (Ctrl-C ends).", highlight=False)
         server.serve_forever()
 
 

@@ -18,14 +18,17 @@ COMMON_SETTINGS = {
     "warmstart.source=expert": "clone the expert first; random (form only), none, or auto (new models only)",
 }
 
+_LAUNCHER = {
+    "jobs=2": "runs at a time; 0 prints the commands of the runs instead, for a scheduler",
+    "launcher=submitit": "runs are jobs of Slurm; launcher.parameters are submitit's",
+    "launcher=ray": "runs are tasks of Ray, of a cluster or of this machine: launcher.address",
+}
 COMMAND_SETTINGS = {
     "compare": {
         "algos=[grpo,hgpo]": "the methods; with options: {name: hgpo, history_length: 1}, or {recipe: dapo}",
         "seeds=5": "training seeds: how many, or a list, seeds=[0,7]",
         "out=runs/mine": "the folder of all runs and their report; another one for other settings",
-        "jobs=2": "runs at a time; 0 prints the commands of the runs instead, for a scheduler",
-        "launcher=submitit": "runs are jobs of Slurm; launcher.parameters are submitit's",
-        "launcher=ray": "runs are tasks of Ray, of a cluster or of this machine: launcher.address",
+        **_LAUNCHER,
     },
     "league": {
         "environments=[{name: maze}]": "the environments, each with a name and settings: {name: maze, env.sections: 2}",
@@ -33,9 +36,7 @@ COMMAND_SETTINGS = {
         "seeds=5": "training seeds: how many, or a list; a seed ends in all environments before the next begins",
         "out=runs/mine": "the folder of all runs and their report",
         "only=[maze]": "some of the environments that the league lists",
-        "jobs=2": "runs at a time; 0 prints the commands of the runs instead, for a scheduler",
-        "launcher=submitit": "runs are jobs of Slurm; launcher.parameters are submitit's",
-        "launcher=ray": "runs are tasks of Ray, of a cluster or of this machine: launcher.address",
+        **_LAUNCHER,
     },
     "eval": {
         "policy=model": "who acts: model, expert, random, or openai (a model behind an endpoint)",

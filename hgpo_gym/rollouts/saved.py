@@ -126,9 +126,7 @@ def _saved_rollout(content: dict[str, Any]) -> SavedRollout:
     texts = _TEXTS.validate_python(content["texts"])
     episodes = _EPISODES.validate_python(content["episodes"])
     trajectory = np.array(content["trajectory"], dtype=np.int64)
-    keys, trained = np.array(content["keys"], dtype=np.int64), content.get("trained")
-    # Rollouts of earlier versions have no final keys, no extras and no shaping.
-    final_keys = content.get("final_keys")
+    keys, trained, final_keys = np.array(content["keys"], dtype=np.int64), content["trained"], content["final_keys"]
     hashes = np.array([hash_text(text) for text in texts], dtype=np.uint64).view(np.int64)
     batch = StepBatch(
         group=np.array(content["group"], dtype=np.int64),
@@ -140,13 +138,13 @@ def _saved_rollout(content: dict[str, Any]) -> SavedRollout:
         action=hashes[content["action"]],
         success=np.array([episode.won for episode in episodes], dtype=np.bool_)[trajectory],
         final_keys=None if final_keys is None else keys[np.array(final_keys)[trajectory]],
-        extras={name: np.array(values) for name, values in with_new_fields(content.get("extras", {})).items()},
+        extras={name: np.array(values) for name, values in with_new_fields(content["extras"]).items()},
         trained=None if trained is None else np.array(trained, dtype=np.bool_),
-        texts={int(keys[int(number)]): texts[text] for number, text in content.get("states", {}).items()},
+        texts={int(keys[int(number)]): texts[text] for number, text in content["states"].items()},
     )
     if not len(batch) == len(content["observation"]) == len(content["action"]):
         raise ValueError("not every step has an observation and an action")
-    if len(content.get("notes", ())) not in (0, len(batch)):
+    if len(content["notes"]) not in (0, len(batch)):
         raise ValueError("not every step has notes")
     if not len(episodes) == len(content["task"]) == len(batch.first_rows):
         raise ValueError("not every episode has a task and steps")
@@ -162,7 +160,7 @@ def _saved_rollout(content: dict[str, Any]) -> SavedRollout:
         actions=tuple(texts[number] for number in content["action"]),
         environment_reward=reward,
         environment_penalty=penalty,
-        notes=tuple(texts[number] for number in content.get("notes", ())),
+        notes=tuple(texts[number] for number in content["notes"]),
     )
 
 

@@ -120,17 +120,15 @@ class Checkpoints:
         """
 
         def check_history(checkpoint: Path) -> None:
-            state = read_state(checkpoint)
-            if "history" not in state:  # of a run that was begun before there was such a file
-                self.history.rows = _rows_of_older_state(state)
-            elif not self.history.restore(state["history"]):
+            saved = read_state(checkpoint).get("history")  # runs of earlier versions can be evaluated, not resumed
+            if saved is None or not self.history.restore(saved):
                 raise InvalidCheckpointError(f"{checkpoint} is damaged: {self.history.path} is not what was written.")
 
         newest = self.latest_valid(say, check_history)
         if newest is None:
             return None
         state = read_state(newest)
-        self.run = state.get("run", self.run)  # which checkpoints of earlier versions lack
+        self.run = state.get("run", self.run)
         return newest, state
 
     def latest_valid(
@@ -247,19 +245,6 @@ def check(checkpoint: Path) -> None:
     """
     if damage := find_damage(checkpoint, _MADE_BY):
         raise InvalidCheckpointError(f"{checkpoint} is damaged: {damage}.")
-
-
-def _rows_of_older_state(state: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of a history from a state that holds all iterations itself."""
-    evaluations = {evaluation["iteration"]: evaluation for evaluation in state["evaluations"]}
-    outcomes = state["learner"].get("outcomes", [()] * len(state["metrics"]))
-    rows = [
-        {"metrics": metrics, "outcomes": groups} for metrics, groups in zip(state["metrics"], outcomes, strict=True)
-    ]
-    for row in rows:
-        if (iteration := row["metrics"]["iteration"]) in evaluations:
-            row["evaluation"] = evaluations[iteration]
-    return rows
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:

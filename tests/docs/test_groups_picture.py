@@ -9,7 +9,7 @@ import pytest
 
 from docs_site.groups import groups
 from docs_site.groups_picture import PANELS, draw_groups
-from hgpo_gym.advantages import ESTIMATORS, estimate
+from hgpo_gym.advantages import estimate
 from hgpo_gym.advantages.batch import StepBatch
 from tests.support import ROOT
 
@@ -83,18 +83,6 @@ def test_panels_follow_the_options(batch):
     assert titles("hgpo_gae", history_length=0) == ["Level 0, weight 1", "HGPO's advantages a"]
 
 
-def test_letters_are_given_by_first_visits(batch):
-    assert draw_groups(batch, "hgpo") == draw_groups(
-        batch, "hgpo", letters="".join(EPISODES).translate(str.maketrans("RHB", "ABC"))
-    )
-
-
-def test_advantages_of_a_custom_estimator_are_drawn(batch, monkeypatch):
-    monkeypatch.setitem(ESTIMATORS._all, "mine", lambda records, *, scale=1.0: scale * records.reward)
-    [(title, steps)] = read(draw_groups(batch, "mine", scale=2))
-    assert (title, steps[3][1]) == ("Advantages by mine", "B +20")
-
-
 def test_boxes_do_not_overlap_and_stay_inside(batch):
     root = ElementTree.fromstring(draw_groups(batch, "gigpo", norm="mean_norm"))
     for panel in root.iter(f"{SVG}g"):
@@ -104,19 +92,6 @@ def test_boxes_do_not_overlap_and_stay_inside(batch):
         for (row, left, width), (next_row, next_left, _) in pairwise(sorted(boxes)):
             assert row != next_row or left + width < next_left
         assert max(left + width for _, left, width in boxes) <= float(root.get("width"))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"letters": "RH"}, "2 letters for 22 steps"),
-        ({"estimator": "hgpoo"}, "'hgpoo'"),
-        ({"alpha": 1}, "'alpha'"),
-    ],
-)
-def test_mistakes_are_named(changes, message, batch):
-    with pytest.raises(ValueError, match=message):
-        draw_groups(batch, **({"estimator": "hgpo"} | changes))
 
 
 def test_the_episodes_of_the_documentation_are_played_in_the_maze(batch):

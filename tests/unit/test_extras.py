@@ -6,6 +6,36 @@ from importlib import metadata
 import pytest
 
 from hgpo_gym.extras import install_command
+from tests.support.packages import python
+
+GUARDED = {
+    "alfworld": ("envs.alfworld.textworld_engine", "alfworld"),
+    "babyai": ("envs.babyai.env", "minigrid"),
+    "sb3": ("trainers.learners.sb3", "stable_baselines3"),
+    "scienceworld": ("envs.scienceworld.env", "scienceworld"),
+    "search": ("envs.search.env", "bm25s"),
+    "server": ("client", "httpx"),
+    "textarena": ("envs.textarena_games", "textarena"),
+    "textworld": ("envs.textworld_games", "textworld"),
+    "webshop": ("envs.webshop.env", "rapidfuzz"),
+}
+"""For each extra, a module of this package that cannot do without it, and a package of it."""
+IMPORT_WITHOUT = """
+import importlib, json, sys
+for module, package in json.loads(sys.argv[1]).values():
+    sys.modules[package] = None
+    try:
+        importlib.import_module(f"hgpo_gym.{module}")
+        print("imported")
+    except ModuleNotFoundError as error:
+        print(error)
+"""
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_its_extra():
+    lines = python("-c", IMPORT_WITHOUT, json.dumps(GUARDED)).stdout.splitlines()
+    for line, (extra, (_, package)) in zip(lines, GUARDED.items(), strict=True):
+        assert line.endswith(f" needs the package {package}: {install_command(extra)}"), (extra, line)
 
 
 @pytest.mark.parametrize(

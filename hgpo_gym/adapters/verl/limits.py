@@ -16,13 +16,12 @@ COLUMN_OF = {"clip_cov": "selected", "hapo": "entropy_scale", "hispo": "behaviou
 update, and verl passes it on in the field `rollout_is_weights`."""
 
 
-def check_estimator(name: str, options: Mapping[str, Any], recorded: tuple[str, ...] = OF_A_STEP) -> dict[str, str]:
+def check_estimator(name: str, options: Mapping[str, Any]) -> dict[str, str]:
     """Return the columns that an estimator needs, by the estimator that needs each.
 
     Args:
         name: of the estimator.
         options: of the estimator.
-        recorded: columns from the environment's info that the agent loop records.
 
     Raises:
         ValueError: an unknown estimator, or one that needs a column that verl has no source for.
@@ -34,8 +33,6 @@ def check_estimator(name: str, options: Mapping[str, Any], recorded: tuple[str, 
                 f"algo={by} needs the column {column!r} ({COLUMNS[column].about}), which no part of verl makes: train "
                 f"it with hgpo-gym train, or choose another algo."
             )
-        if column in OF_A_STEP and column not in recorded:
-            raise ValueError(f"algo={by} needs the column {column!r}: add it to data.hgpo_gym.record.")
     return needed
 
 

@@ -49,7 +49,6 @@ WITHOUT_MEANING = {
     "tiny": "verl trains a given model: make one with hgpo-gym warmstart, and set model.path",
 }
 """Settings of a run that nothing in verl reads, each with what to do instead."""
-MODES = ("sync", "colocate_async", "separate_async")
 
 
 class Scale(SettingsSection):
@@ -88,31 +87,6 @@ def verl_settings(run: RunSettings, scale: Scale) -> dict[str, Any]:
         **_rollout(run),
         **_trainer(run, scale),
     }
-
-
-def as_overrides(settings: Mapping[str, Any]) -> list[str]:
-    """Return settings as overrides for Hydra; `++` sets a key whether or not verl has it."""
-    return [f"++{key}={_as_text(value)}" for key, value in settings.items()]
-
-
-def _as_text(value: Any) -> str:
-    """Return a value in Hydra's grammar for overrides."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{_as_text(str(key))}:{_as_text(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ",".join(map(_as_text, value)) + "]"
-    if isinstance(value, int | float):
-        return repr(value)
-    text = str(value)
-    # In Hydra's quoted texts a backslash escapes a quote only; before a quote and at the end it must be doubled.
-    quoted = text.replace("\\'", "\\\\\\'") if "\\'" in text else text.replace("'", "\\'")
-    if quoted.endswith("\\"):
-        quoted += "\\"
-    return f"'{quoted}'"
 
 
 def _check(run: RunSettings) -> None:

@@ -75,13 +75,12 @@ def probability_of_improvement(scores: np.ndarray, other_scores: np.ndarray) -> 
     return ((first > second) + 0.5 * (first == second)).mean(axis=(-2, -1))
 
 
-def bootstrap(samples: Sequence[np.ndarray], statistic: Callable[..., np.ndarray], *, seed: int = 0) -> Estimate:
+def bootstrap(samples: Sequence[np.ndarray], statistic: Callable[..., np.ndarray]) -> Estimate:
     """Return a statistic of several samples of runs, with the percentile interval of the stratified bootstrap.
 
     Args:
         samples: arrays [..., N_i]; each is resampled separately, along its last axis with replacement.
         statistic: called with the samples, and with the resamples [..., RESAMPLES, N_i]; reduces the last axis.
-        seed: the seed of the resampling.
 
     Quantiles are resampled values and not interpolated: infinity (a threshold not reached) is a value like any other.
     """
@@ -99,7 +98,7 @@ def bootstrap(samples: Sequence[np.ndarray], statistic: Callable[..., np.ndarray
             axis=-1,
             n_resamples=RESAMPLES,
             method="percentile",
-            rng=np.random.default_rng(seed),
+            rng=np.random.default_rng(0),
         ).bootstrap_distribution
     tail = (1 - CONFIDENCE) / 2
     # Interpolation next to infinity would give NaN, hence the methods lower and higher.

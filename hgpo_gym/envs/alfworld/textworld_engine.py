@@ -88,10 +88,9 @@ class TextWorldEngine:
 
     @_alone
     def reset(self) -> GameState:
-        """Put the game in its initial state. Raises `RuntimeError` where no game is loaded."""
+        """Put the loaded game in its initial state."""
         env = self._open_env()
-        if self._file is None:
-            raise RuntimeError("No game is loaded: call load(game_file) before reset().")
+        assert self._file is not None
         with _invalid_game_named(self._file), _restored_arguments():
             state = env.reset()
             if self._expert:  # it reads the trajectory's file for itself
@@ -119,13 +118,8 @@ class TextWorldEngine:
             self.step(command)
 
     def expert_command(self) -> str:
-        """Return the next command of alfworld's expert; `look` if it has no admissible advice.
-
-        Raises:
-            RuntimeError: the engine was made without `expert=True`.
-        """
-        if self._expert is None:
-            raise RuntimeError("This engine follows no expert: make it with expert=True.")
+        """Return the next command of alfworld's expert; `look` if it has no admissible advice."""
+        assert self._expert is not None
         return self._expert.command
 
     def close(self) -> None:

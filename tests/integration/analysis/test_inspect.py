@@ -269,19 +269,6 @@ def test_numbers_are_whole_in_a_narrow_terminal_and_what_is_left_out_is_named(wi
     assert [cell.strip() for cell in this[4:]] == ["0" if float(text) == 0 else text for text in values][: len(shown)]
 
 
-def test_mistakes_exit_2_and_name_the_remedy(run, tmp_path, capsys):
-    for arguments, message in (
-        ([str(tmp_path)], f"No run in {tmp_path}: expected {tmp_path / 'config.yaml'}"),
-        ([str(run), "--iteration", "9"], "kept are 1 to 4"),
-        ([str(run), "--task", "7"], "Unknown task '7'"),
-        ([str(run), "--task", "1", "--step", "1"], "write episode.step"),
-    ):
-        with pytest.raises(SystemExit) as stopped:
-            main(["inspect", *arguments])
-        assert stopped.value.code == 2
-        assert message in capsys.readouterr().err.replace("\n", "")
-
-
 def test_a_run_with_a_custom_estimator_is_inspected_with_it(tmp_path):
     plugin = tmp_path / "my_centred_returns.py"
     plugin.write_text(

@@ -210,33 +210,6 @@ def test_a_server_that_breaks_without_an_end_is_given_up_and_nothing_is_lost(who
         assert server.log[2:] == [(JSON_ZIP, "bytes=200000-"), (GAMES_ZIP, None)]
 
 
-KILLED_WHILE_FETCHING = """
-import os, signal, sys
-from pathlib import Path
-from hgpo_gym.envs.download import fetch
-url, target = sys.argv[1], Path(sys.argv[2])
-def tick(*_):
-    if Path(f"{target}.part").stat().st_size > 100_000:
-        os.kill(os.getpid(), signal.SIGKILL)
-fetch(url, target, print, tick, max_bytes=10**9)
-"""
-
-
-def test_a_process_killed_while_it_fetches_is_resumed(whole_release, tmp_path, capsys):
-    to = tmp_path / "data"
-    target = to / "archives" / JSON_ZIP
-    with serving(whole_release) as server:
-        command = [sys.executable, "-c", KILLED_WHILE_FETCHING, f"{server.url}/{JSON_ZIP}", str(target)]
-        assert subprocess.run(command, cwd=ROOT, check=False).returncode == -9
-        saved = target.with_name(f"{JSON_ZIP}.part").stat().st_size
-        assert 100_000 < saved < (whole_release / JSON_ZIP).stat().st_size
-        assert not target.exists()
-        status, _, err = run(capsys, "--to", to, "--mirror", server.url, "--any-digest")
-        assert (status, err) == (0, "")
-        assert server.log[1] == (JSON_ZIP, f"bytes={saved}-")
-    assert target.read_bytes() == (whole_release / JSON_ZIP).read_bytes()
-
-
 @pytest.mark.parametrize("surplus", [b"", b"more than the file has"], ids=["all of it", "more than that"])
 def test_a_part_that_is_no_shorter_than_the_file(whole_release, surplus, tmp_path, capsys):
     """A kill between the last byte and the new name leaves all of it; more is not of this file."""
@@ -347,14 +320,6 @@ def test_without_network_the_message_names_the_address_and_the_remedy(tmp_path, 
     assert "'hgpo-gym data alfworld --from FOLDER' with the folder that has the two files, or json_2.1.1" in err
     for archive in dataset.ARCHIVES:
         assert archive.url in err
-
-
-def test_a_server_without_the_file_is_named(release, tmp_path, capsys):
-    (release / JSON_ZIP).unlink()
-    with serving(release) as server:
-        status, _, err = run(capsys, "--to", tmp_path / "data", "--mirror", server.url, "--any-digest")
-    assert status == 2
-    assert f"Cannot fetch {server.url}/{JSON_ZIP}: HTTP Error 404: Not Found." in err
 
 
 def test_two_processes_do_not_change_a_folder_at_once(tmp_path, capsys):
@@ -501,21 +466,6 @@ def test_check_changes_nothing(release, tmp_path, capsys):
     assert (status, err) == (1, "")
     assert "Missing games: 4,021." in out
     assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
-
-
-def test_check_passes_when_no_game_is_missing(whole_release, tmp_path, capsys):
-    run(capsys, "--from", whole_release, "--to", tmp_path / "data")
-    assert run(capsys, "--to", tmp_path / "data", "--check")[0] == 0
-    game_files(tmp_path / "data")[0].unlink()
-    assert run(capsys, "--to", tmp_path / "data", "--check")[0] == 1
-
-
-def test_custom_splits_are_counted(release, tmp_path, capsys):
-    run(capsys, "--from", release, "--to", tmp_path)
-    (tmp_path / "json_2.1.1" / "valid_train").rename(tmp_path / "json_2.1.1" / "own")
-    _, out, _ = run(capsys, "--to", tmp_path, "--check")
-    assert re.search(r"^ +train +valid_seen +valid_unseen +valid_train +own$", out, flags=re.MULTILINE)
-    assert re.search(r"^all .* 0/200 +2$", out, flags=re.MULTILINE)
 
 
 def test_check_is_for_itself(tmp_path, capsys):

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,7 +11,6 @@ import pytest
 from hgpo_gym.envs.webshop.catalogue import open_catalogue
 from hgpo_gym.envs.webshop.data.published import SHA256
 from hgpo_gym.envs.webshop.env import WebShopEnv
-from hgpo_gym.extras import install_command
 from tests.integration.cli.test_data import serving
 from tests.support import commands
 
@@ -175,14 +172,3 @@ def test_sources_that_do_not_do(release: Path, run: Run, tmp_path: Path) -> None
     other = shutil.copytree(release, tmp_path / "other")
     status, _, err = run("--from", release, "--from", other)
     assert (status, f"{release / PRODUCTS} and {other / PRODUCTS} are both there" in err) == (2, True)
-
-
-def test_a_missing_package_is_named_with_its_extra():
-    """In a process in which it cannot be imported."""
-    arguments = ["data", "webshop", "--check"]
-    script = f"import sys; sys.modules['Stemmer'] = None; from hgpo_gym.cli.main import main; main({arguments})"
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert result.returncode == 2
-    assert result.stderr.strip() == (
-        f"hgpo-gym: The data of webshop needs the package Stemmer: {install_command('webshop')}"
-    )

@@ -23,7 +23,7 @@ from tests.support import warm
 from tests.support.commands import run as run_command
 from tests.support.endings import WAYS, end_as_asked
 from tests.support.held import held
-from tests.support.small_runs import MACHINE, finished, train_until
+from tests.support.small_runs import MACHINE, finished
 
 SMALL = [
     "model=tabular", "env.sections=2", "env.max_episode_steps=12", "rollout.num_tasks=2",
@@ -98,19 +98,6 @@ def test_existing_runs_are_kept_continued_or_refused(capsys, tmp_path):
     assert [line.split(",")[:3] for line in lines] == [
         ["grpo", "0", "3"], ["grpo", "3", "3"], ["hgpo", "0", "3"], ["hgpo", "3", "3"]
     ]  # fmt: skip
-
-
-def test_a_run_that_was_broken_off_further_than_is_asked_for_is_not_reported(capsys, tmp_path):
-    options = ["algos=[grpo,hgpo]", "seeds=1", "evaluation.every=0", f"out={tmp_path}"]
-    train_until(3, tmp_path / "hgpo-seed0", "algo=hgpo", "evaluation.every=0", "trainer.iterations=4", base=SMALL[:-1])
-    status, _, err = compare(capsys, *options, "trainer.iterations=2")
-    assert status == 2
-    assert f"The run in {tmp_path}/hgpo-seed0 has 3 iterations already, more than trainer.iterations=2." in err
-    assert [path.name for path in tmp_path.iterdir()] == ["hgpo-seed0"]
-    assert read_config(tmp_path / "hgpo-seed0")["trainer"]["iterations"] == 4
-    assert compare(capsys, *options, "trainer.iterations=3")[0] == 0
-    for run in ("grpo-seed0", "hgpo-seed0"):
-        assert [one["iteration"] for one in read_summary(tmp_path / run)["evaluations"]] == [0, 3]
 
 
 @pytest.mark.timeout(600)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hgpo_gym.advantages import ESTIMATORS, estimate, register_estimator
+from hgpo_gym.advantages import ESTIMATORS, estimate
 from hgpo_gym.advantages.batch import StepBatch
 from tests.support import golden
 from tests.support.step_batches import with_neutral_columns
@@ -151,11 +151,6 @@ def test_unknown_names_and_values_are_refused(name, options, message):
 def test_records_that_cannot_be_are_refused(changes, message):
     with pytest.raises(ValueError, match=message.replace("+", r"\+")):
         batch(**two_episodes(**changes))
-
-
-def test_an_estimator_name_cannot_be_registered_twice():
-    with pytest.raises(ValueError, match="'hgpo' is taken"):
-        register_estimator("hgpo", ESTIMATORS["grpo"])
 
 
 def test_an_empty_batch_has_no_advantages():

@@ -10,7 +10,6 @@ from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.statistics import discounted_returns
 from hgpo_gym.analysis.estimator_bias import continuations, exact_stages
 from hgpo_gym.analysis.estimator_bias.run import BiasResult, BiasSettings, measure_bias
-from hgpo_gym.analysis.report.intervals import student_quantile
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.creditbench.decision_process import Situations, unfold
 from hgpo_gym.creditbench.exact import baseline, context_bias, solve, success_rate
@@ -291,13 +290,6 @@ def test_where_no_factor_fits_there_is_no_error():
     errors = measure(-exact, truth, fit_scale=True)
     assert np.isnan([errors.bias2, errors.variance, errors.error]).all()
     assert errors.cosine == pytest.approx(-measure(exact, truth, fit_scale=True).cosine)
-
-
-def test_an_interval_of_few_blocks_is_wider():
-    assert [round(student_quantile(blocks), 2) for blocks in (2, 3, 10)] == [12.71, 4.3, 2.26]
-    assert np.isnan(student_quantile(1))
-    exact, truth = known_truth(np.random.default_rng(0))
-    assert measure(exact, truth).blocks == len(np.unique(truth.block))
 
 
 def test_noise_of_the_truth_does_not_count_as_error():

@@ -277,12 +277,6 @@ def test_a_terminal_shows_that_something_loads(tmp_path):
     assert "Loading" not in python("-m", "hgpo_gym", *refused, cwd=tmp_path).stderr
 
 
-def test_show_config_prints_the_resolved_settings(capsys):
-    status, out, _ = run(capsys, "train", "algo=gigpo", "seed=4", "--show-config")
-    assert status == 0
-    assert "run_dir: runs/signpost_maze-gigpo-seed4" in out
-
-
 @pytest.mark.parametrize(("policy", "least", "most"), [("expert", 1.0, 1.0), ("random", 0.0, 0.4)])
 def test_eval_without_a_model(policy, least, most, capsys, tmp_path):
     out = tmp_path / "result.json"

@@ -384,16 +384,6 @@ def test_unicode_text_admits_any_string_and_samples_itself():
     assert gymnasium.spaces.unflatten(space, gymnasium.spaces.flatten(space, text)) == text
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
-def test_gymnasiums_vector_environments_work(mode):
-    env = gymnasium.make_vec(MAZE, 3, vectorization_mode=mode, expert=True)
-    observations, infos = env.reset(seed=0)
-    assert observations[0].startswith("You stand at a signpost")
-    observations, *_, infos = env.step(list(infos["expert_action"]))
-    assert observations == ("You are in a bare corridor.",) * 3
-    env.close()
-
-
 def test_groups_share_task_and_start_and_ended_environments_stay():
     env = gymnasium.make_vec(MAZE, 6, vectorization_mode="vector_entry_point", group_size=3, expert=True)
     assert isinstance(env, TextVectorEnv)

@@ -194,13 +194,6 @@ def test_time_limits_that_cannot_be_are_refused(options, message):
         TextVectorEnv(MAZE, 1, **options)
 
 
-def test_an_error_of_the_environment_is_no_death_of_its_worker(tmp_path):
-    env = fragile(tmp_path)
-    with pytest.raises(ConnectionResetError, match="by the environment itself"):
-        env.step(["wait", "hang up"])
-    env.close()
-
-
 def test_after_an_error_in_one_worker_responses_of_the_others_are_theirs():
     env = TextVectorEnv(MAZE, num_tasks=2, workers=2)
     env.reset(options={"task_ids": ["red-red-blue", "red-blue-red"], "group_seeds": [1, 2]})

@@ -1,7 +1,5 @@
 """A rollout's columns beside rewards and keys, its saved files, and the selection of episodes."""
 
-import gzip
-import json
 from dataclasses import replace
 from functools import partial
 
@@ -217,20 +215,6 @@ def test_a_kept_rollout_has_every_column_and_both_rewards(rollout, tmp_path):
 def kept_as_rollout(kept, rollout):
     assert kept.actions == tuple(step.action for step in rollout.steps)
     return replace(rollout, batch=kept.batch, episodes=kept.episodes)
-
-
-def test_a_rollout_kept_by_an_earlier_version_loads(rollout, tmp_path):
-    saved.keep(rollout, 1, tmp_path)
-    path = tmp_path / "iteration_0001.json.gz"
-    content = json.loads(gzip.decompress(path.read_bytes()))
-    for name in ("final_keys", "trained", "extras"):
-        del content[name]
-    path.write_bytes(gzip.compress(json.dumps(content).encode()))
-    batch = saved.load(tmp_path, 1).batch
-    np.testing.assert_array_equal(batch.action, rollout.batch.action)
-    np.testing.assert_array_equal(batch.success, rollout.batch.success)
-    assert batch.final_keys is batch.trained is None
-    assert batch.extras == {}
 
 
 def test_similar_observations_of_a_rollout_have_one_key():

@@ -4,7 +4,6 @@ import hashlib
 import json
 import pickle
 import random
-import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +17,6 @@ import hgpo_gym  # noqa: F401 - registers the ids
 from hgpo_gym.envs.alfworld.env import ALFWorldEnv
 from hgpo_gym.envs.alfworld.games.files import TASK_TYPES, read_game
 from hgpo_gym.envs.alfworld.splits import find_games
-from hgpo_gym.extras import install_command
 
 # Games of valid_seen in bathrooms and bedrooms, which load fast.
 LOOK = "look_at_obj_in_light-Pillow-DeskLamp-7bc229d1800a"
@@ -167,16 +165,6 @@ def test_odd_actions_change_nothing(make_env: MakeEnv) -> None:
         assert info["action_valid"] is True
 
 
-def test_an_action_that_is_not_admissible_takes_a_step(alfworld_data: Path) -> None:
-    pytest.importorskip("alfworld")
-    env = gymnasium.make(
-        "hgpo_gym/ALFWorld-v0", data=alfworld_data, split="valid_seen", engine="textworld", max_episode_steps=2
-    )
-    env.reset(options={"task_id": PLACE})
-    assert [env.step("fly")[2:4] for _ in range(2)] == [(False, False), (False, True)]
-    env.close()
-
-
 def test_the_process_is_left_as_it_was(make_env: MakeEnv, capfd: pytest.CaptureFixture[str]) -> None:
     arguments, random_state = sys.argv, random.getstate()
     env = make_env(expert=True)
@@ -247,30 +235,6 @@ def test_close_releases_the_engine_and_works_twice(make_env: MakeEnv) -> None:
     assert open_descriptors() == descriptors
     with pytest.raises(RuntimeError, match="closed"):
         start(env, PLACE)
-
-
-def test_engine_without_expert_or_game_says_so() -> None:
-    pytest.importorskip("alfworld")
-    from hgpo_gym.envs.alfworld.textworld_engine import TextWorldEngine
-
-    engine = TextWorldEngine()
-    with pytest.raises(RuntimeError, match="expert=True"):
-        engine.expert_command()
-    with pytest.raises(RuntimeError, match="load"):
-        engine.reset()
-    engine.close()
-
-
-def test_unknown_engine_names_the_nearest(make_env: MakeEnv) -> None:
-    with pytest.raises(ValueError, match=r"Unknown engine 'textwrld'\. Did you mean 'textworld'\?"):
-        make_env(engine="textwrld")
-
-
-def test_missing_package_says_what_to_install(make_env: MakeEnv, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "alfworld.agents.environment.alfred_tw_env", None)
-    monkeypatch.delitem(sys.modules, "hgpo_gym.envs.alfworld.textworld_engine", raising=False)
-    with pytest.raises(ImportError, match=re.escape(install_command("alfworld"))):
-        make_env()
 
 
 # The games
@@ -452,13 +416,6 @@ def test_a_damaged_game_is_named_before_any_episode(
     assert str(caught.value).startswith(f"{damaged} is not a valid ALFWorld game: ")
     assert "hgpo-gym data alfworld" in str(caught.value)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # it may come from a worker process
-
-
-def test_a_game_without_its_trajectory_is_named(alfworld_data: Path, tmp_path: Path) -> None:
-    game = copy_game(alfworld_data, LOOK, tmp_path / "task" / "trial")
-    game.with_name("traj_data.json").unlink()
-    with pytest.raises(ValueError, match=f"{game} is not a valid ALFWorld game: there is no traj_data.json"):
-        find_games(tmp_path)
 
 
 def test_engine_names_a_game_that_it_cannot_play(alfworld_data: Path, tmp_path: Path, make_env: MakeEnv) -> None:

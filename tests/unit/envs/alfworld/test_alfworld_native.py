@@ -3,23 +3,16 @@ TextWorld."""
 
 import json
 import random
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import gymnasium
 import pytest
 
-from hgpo_gym.envs import TextVectorEnv, check_text_env
+from hgpo_gym.envs import check_text_env
 from hgpo_gym.envs.alfworld.env import ALFWorldEnv
 from hgpo_gym.envs.alfworld.native import CompiledGame, NativeEngine, UnknownGameRules, compile_game, shortest_plan
 from hgpo_gym.envs.alfworld.native import rules as game_rules
 from hgpo_gym.envs.alfworld.native.compiled_games import CompiledGames, read_game_entry
-from hgpo_gym.memory import ContextWrapper
-from hgpo_gym.policies import RandomPolicy, Sampling
-from hgpo_gym.rollouts.collect import collect
-from tests.support import ROOT
 from tests.support.alfworld_games import KITCHEN_GOALS, TASK_TYPES, kitchen, released_games, write_game
 
 pytest.importorskip("alfworld", reason="alfworld is not installed: pip install '.[alfworld]'")
@@ -95,13 +88,6 @@ def test_an_unsound_game_file_is_refused_by_name(engine, tmp_path, content):
         engine.load(game_file)
 
 
-def test_a_game_with_a_truncated_problem_is_refused_by_name(engine, tmp_path):
-    game = kitchen("place")
-    game["pddl_problem"] = game["pddl_problem"][:-300]
-    with pytest.raises(ValueError, match="truncated"):
-        engine.load(write_game(tmp_path, game))
-
-
 def test_an_engine_without_a_game_says_so(engine, tmp_path):
     with pytest.raises(RuntimeError, match="No game is loaded"):
         engine.reset()
@@ -117,12 +103,6 @@ def test_an_engine_without_a_game_says_so(engine, tmp_path):
 
 
 # ---- the cache of compiled games
-
-
-def test_the_cache_is_where_the_variable_says(tmp_path, monkeypatch):
-    monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "mine"))
-    NativeEngine().load(write_game(tmp_path, kitchen("place")))
-    assert len(list((tmp_path / "mine" / "alfworld").glob("*/*.json"))) == 1
 
 
 def test_a_compiled_game_survives_the_cache(alfworld_data, tmp_path):
@@ -175,48 +155,6 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path):
     with pytest.warns(UserWarning, match="HGPO_GYM_CACHE"):
         game = CompiledGames(tmp_path / "file" / "cache").get(write_game(tmp_path, kitchen("heat")))
     assert game == compile_game(kitchen("heat"))
-
-
-COMPILE_ALL = """
-import sys
-from pathlib import Path
-from hgpo_gym.envs.alfworld.native.compiled_games import CompiledGames
-games = CompiledGames(Path(sys.argv[1]))
-for game_file in sorted(Path(sys.argv[2]).glob("**/game.tw-pddl")):
-    games.get(game_file)
-    print(game_file, flush=True)
-"""
-
-
-def compile_all(cache: Path, folder: Path) -> subprocess.Popen[str]:
-    """A process that compiles every game of a folder and prints the name of each one that is done."""
-    command = [sys.executable, "-c", COMPILE_ALL, str(cache), str(folder)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-
-
-def sound_entries(cache: Path, folder: Path) -> int:
-    """Return the number of games with an entry; fails if an entry is damaged."""
-    count = 0
-    for game_file in sorted(folder.glob("**/game.tw-pddl")):
-        entry = CompiledGames(cache).entry(game_file.read_bytes())
-        if entry.exists():
-            assert read_game_entry(entry) == compile_game(json.loads(game_file.read_text()))
-            count += 1
-    return count
-
-
-@pytest.mark.slow
-def test_a_process_killed_while_it_compiles_leaves_an_intact_cache(alfworld_data, tmp_path):
-    folder = alfworld_data / "json_2.1.1" / "valid_train"
-    for done in (1, 4, 9):  # killed at once after so many games: in the middle of the next one
-        process = compile_all(tmp_path, folder)
-        assert process.stdout is not None
-        for _ in range(done):
-            process.stdout.readline()
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL
-        assert sound_entries(tmp_path, folder) >= done
 
 
 # ---- snapshots
@@ -312,25 +250,6 @@ def test_no_plan_with_something_in_hand_that_fits_nowhere(engine, tmp_path):
 
 
 # ---- as an environment
-
-
-@pytest.mark.slow
-def test_a_rollout_is_the_same_on_both_engines(alfworld_data):
-    """Text, rewards, context keys and group statistics: a run may change its engine in the middle."""
-    rollouts = []
-    for engine in ("native", "textworld"):
-        vector = TextVectorEnv(
-            "hgpo_gym/ALFWorld-v0", 2, 2, data=alfworld_data, split="valid_seen", engine=engine, max_episode_steps=8
-        )
-        env = ContextWrapper(vector, "bare", window=2, history_length=2)
-        tasks = [vector.task_ids[0], vector.task_ids[-1]]
-        rollouts.append(collect(env, RandomPolicy(), Sampling(), task_ids=tasks, seeds=[(0,), (1,)]))
-        env.close()
-    native, textworld = rollouts
-    assert native.steps == textworld.steps
-    assert native.episodes == textworld.episodes
-    for name in ("group", "trajectory", "step", "reward", "context_keys", "penalty"):
-        assert (getattr(native.batch, name) == getattr(textworld.batch, name)).all()
 
 
 def test_the_environment_keeps_the_contract_and_its_planner_wins(alfworld_data):

@@ -1,7 +1,6 @@
 """WebShop's catalogue: reading, index and cache, and errors of malformed files."""
 
 import json
-import math
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +14,6 @@ from hgpo_gym import digests
 from hgpo_gym.envs.webshop.catalogue import json_stream, open_catalogue
 from hgpo_gym.envs.webshop.catalogue.analyzer import analyze, stem
 from hgpo_gym.envs.webshop.catalogue.json_stream import stream_array, stream_object
-from hgpo_gym.envs.webshop.catalogue.search import IndexWriter, SearchIndex
 from hgpo_gym.envs.webshop.env import WebShopEnv
 from hgpo_gym.envs.webshop.goals.goal_list import open_goals, split_positions
 
@@ -27,33 +25,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache directory."""
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
-
-
-def test_products_are_ranked_by_bm25(tmp_path):
-    texts = ["red shoe", "red red shoe lace", "blue shoe", "blue shoe", "hat"]
-    place = [0, 1, 3, 2, 4]  # of equal scores
-    with IndexWriter(tmp_path) as writer:
-        for text in texts:
-            writer.add(text)
-        writer.finish()
-    index = SearchIndex(tmp_path, np.array(place, dtype=np.int32))
-    products = [text.split() for text in texts]
-    average = sum(map(len, products)) / len(products)
-
-    def score(query, words):
-        total = 0.0
-        for term in query.split():  # one that is repeated counts again
-            having, count = sum(term in product for product in products), words.count(term)
-            idf = math.log(1 + (len(products) - having + 0.5) / (having + 0.5))
-            total += idf * count / (count + 0.9 * (0.6 + 0.4 * len(words) / average))
-        return round(total, 5)
-
-    for query in ("red", "red shoe", "shoe blue blue", "lace hat shoe", "shoe"):
-        scores = [score(query, words) for words in products]
-        found = [number for number in range(len(texts)) if scores[number]]
-        expected = sorted(found, key=lambda number: (-scores[number], place[number]))
-        assert index.rank(query, 10) == tuple(expected), query
-        assert index.rank(query, 1) == tuple(expected[:1])
 
 
 @pytest.fixture
