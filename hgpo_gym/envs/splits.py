@@ -6,6 +6,7 @@ from typing import Literal
 from hgpo_gym.files import content_key
 
 Split = Literal["train", "test", "all"]
+"""The splits of generated tasks; no task is in both `train` and `test`."""
 SUCCESS_REWARD = 10.0
 MOST_TASKS = 1_000_000
 """Limit for an environment that lists its tasks one by one."""

@@ -9,6 +9,7 @@ import pytest
 import hgpo_gym as hg
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.runs.directory import read_metrics
+from tests.support import ROOT
 
 SMALL = [
     "env.sections=2", "env.max_episode_steps=10", "rollout.num_tasks=2", "rollout.group_size=4",
@@ -24,6 +25,11 @@ def test_every_public_name_exists_and_importing_the_package_loads_no_torch():
     code = "import sys, hgpo_gym; hgpo_gym.TextEnv, hgpo_gym.estimate, hgpo_gym.Memory; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_every_public_name_is_on_a_page_of_the_api():
+    pages = "".join(page.read_text() for page in (ROOT / "docs/reference/api").glob("*.md"))
+    assert [name for name in hg.__all__ if f".{name}\n" not in pages] == []
 
 
 def test_train_again_takes_a_new_folder_and_a_run_is_read_back(tmp_path, monkeypatch):

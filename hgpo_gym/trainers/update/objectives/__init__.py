@@ -30,6 +30,7 @@ OBJECTIVES = Registry(
     arguments=1,
     entry_points="hgpo_gym.objectives",
 )
+"""All objectives by name: `OBJECTIVES["ppo_clip"](tokens, clip_high=0.2)` returns its `Surrogate`."""
 register_objective = OBJECTIVES.register
 """Add a custom objective: `(name, function)`. Raises ValueError if the name is in use."""
 

@@ -13,9 +13,9 @@ ROUNDING = 1e-5
 """Engine and trainer with equal weights differ by less than this in float32."""
 
 
-def log_ratio(logprobs: "Tensor", start: "Tensor") -> "Tensor":
+def log_ratio(logprobs: "Tensor", old_logprobs: "Tensor") -> "Tensor":
     """Return the log of the probability ratio, float[T], clamped to +-20. It has no gradient outside of that."""
-    return (logprobs - start).clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
+    return (logprobs - old_logprobs).clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
 
 
 def distance(values: "Tensor") -> "Tensor":
