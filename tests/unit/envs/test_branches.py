@@ -155,12 +155,3 @@ def test_prompts_and_keys_along_a_branch_are_those_of_the_first_visit(workers):
         moments.append((prompt, info))
     assert [(prompt, info["context_keys"].tolist()) for prompt, info in moments] == seen
     env.close()
-
-
-def test_a_branch_without_a_way_is_an_ordinary_episode():
-    env, other = dice(), dice()
-    env.step(["roll"] * 3)
-    env.begin_at({row: (EpisodeStart("ten", 5, 0), [], row) for row in range(3)})
-    for _ in range(3):
-        one, same = env.step(["roll"] * 3), other.step(["roll"] * 3)
-        assert one[0] == same[0]

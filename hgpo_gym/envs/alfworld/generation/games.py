@@ -22,7 +22,6 @@ from hgpo_gym.envs.alfworld.native import compile as compiler
 from hgpo_gym.envs.alfworld.native import compile_game, planner, rules, shortest_plan
 from hgpo_gym.envs.alfworld.native.compile import GOALS, QUALITIES
 from hgpo_gym.files import content_key, source_digest
-from hgpo_gym.suggest import unknown_name
 
 try:
     from alfworld.gen import constants
@@ -103,23 +102,10 @@ class _GameTask:
     """Receptacle type, or `LAMP`."""
 
 
-def generate_game(seed: int, task_type: str | None = None) -> GeneratedGame:
-    """Return the game of a seed: solvable, not solved at the start, the same on every machine.
-
-    Args:
-        seed: not negative.
-        task_type: one of `files.TASK_TYPES`; None takes them in turn, by the seed.
-
-    Raises:
-        ValueError: a negative seed, or an unknown task type.
-    """
-    if seed < 0:
-        raise ValueError(f"The seed of a game is {seed}: it must not be negative.")
-    if task_type is None:
-        task_type = TASK_TYPES[seed % len(TASK_TYPES)]
-    elif task_type not in TASK_TYPES:
-        raise ValueError(unknown_name("ALFWorld task type", task_type, TASK_TYPES))
-    rng = Random(seed)
+def generate_game(seed: int) -> GeneratedGame:
+    """Return the game of a seed, 0 or more: solvable, not solved at the start, the same on every machine. The types of
+    tasks take turns."""
+    task_type, rng = TASK_TYPES[seed % len(TASK_TYPES)], Random(seed)
     plan = None
     while not plan:  # a room may have no place for what the task needs
         task, receptacles, things = _draw(rng, task_type)

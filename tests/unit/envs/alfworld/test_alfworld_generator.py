@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("alfworld", reason="alfworld is not installed: pip install '.[alfworld]'")
 
 from hgpo_gym.envs import check_text_env
-from hgpo_gym.envs.alfworld.games.files import TASK_TYPES
 from hgpo_gym.envs.alfworld.generation import rooms
 from hgpo_gym.envs.alfworld.generation import splits as generated
 from hgpo_gym.envs.alfworld.generation.games import GeneratedGame, generate_game, write_games
@@ -116,18 +115,6 @@ def test_alfworlds_expert_solves_one(tmp_path):
 
 
 # ---- seeds
-
-
-def test_a_task_type_can_be_asked_for():
-    assert generate_game(6, TASK_TYPES[0]) == generate_game(6)
-    assert {generate_game(6, task_type).task_type for task_type in TASK_TYPES} == set(TASK_TYPES)
-
-
-def test_refuses_what_is_no_seed_or_task_type():
-    with pytest.raises(ValueError, match="must not be negative"):
-        generate_game(-1)
-    with pytest.raises(ValueError, match="look_at_obj_in_light"):
-        generate_game(0, "look_at_obj_in_lite")
 
 
 # ---- splits
