@@ -48,8 +48,8 @@ def make_policy(name: str, engine: str) -> Any:
     """A policy with a small model of the architecture."""
     model, tokenizer = make_model(name), make_tokenizer()
     if engine == "transformers":
-        return LanguageModelPolicy(model, tokenizer, **OPTIONS)
-    return VllmPolicy(model, tokenizer, **OPTIONS, enforce_eager=True, kv_cache_gib=0.05)
+        return LanguageModelPolicy(model, tokenizer, constrain="none", **OPTIONS)
+    return VllmPolicy(model, tokenizer, constrain="none", **OPTIONS, enforce_eager=True, kv_cache_gib=0.05)
 
 
 def random_experts() -> str:

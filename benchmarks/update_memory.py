@@ -92,7 +92,7 @@ def _update(setting: Setting) -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     with torch.device(device):
         model = make_model(setting)
-    policy = LanguageModelPolicy(model, train_tokenizer(["a b c"], 300))
+    policy = LanguageModelPolicy(model, train_tokenizer(["a b c"], 300), constrain="none")
     response = max(1, int(setting.length * setting.response))
     ids = np.random.default_rng(0).integers(setting.vocabulary, size=setting.length)
     record = TokenRecord(ids[:-response], ids[-response:], np.full(response, -9.0, dtype=np.float32))

@@ -8,7 +8,16 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from hgpo_gym.config.choices import FOLDER, REGISTRIES, choice_meanings, choice_settings
+from hgpo_gym.config.choices import (
+    FOLDER,
+    REGISTRIES,
+    choice_settings,
+    env_section,
+    has_file,
+    name_key,
+    section_meanings,
+)
+from hgpo_gym.envs import ENVIRONMENTS
 
 GLOBAL = "# @package _global_"
 
@@ -57,14 +66,10 @@ class ConfigFile:
 def config_files() -> dict[str, ConfigFile]:
     """All files and registered choices, by name. A choice with a file has the keys of both."""
     files = {file.name: file for file in map(_read, FOLDER.rglob("*.yaml"))}
-    for group, registry in REGISTRIES.items():
-        for name in registry:
-            if registry[name].__module__.startswith("hgpo_gym."):
-                made = _made(group, name)
-                file = files.setdefault(made.name, made)
-                paths = {key.path for key in file.keys}
-                added = tuple(key for key in made.keys if key.path not in paths)
-                files[made.name] = replace(file, keys=file.keys + added)
+    for made in _made_files():
+        file = files.setdefault(made.name, made)
+        paths = {key.path for key in file.keys}
+        files[made.name] = replace(file, keys=file.keys + tuple(key for key in made.keys if key.path not in paths))
     return dict(sorted(files.items()))
 
 
@@ -105,19 +110,29 @@ def _before(file: ConfigFile, key: Key) -> Key:
     return file.keys[file.keys.index(key) - 1]
 
 
-def _made(group: str, name: str) -> ConfigFile:
-    """The settings of a registered choice, which its signature has and its docstring explains."""
-    registry = REGISTRIES[group]
-    about, meanings = registry.summary(name), {"name": "", **choice_meanings(registry, name)}
+def _made_files() -> Iterator[ConfigFile]:
+    """The settings of registered choices and of environments, which signatures have and docstrings explain."""
+    for group, registry in REGISTRIES.items():
+        for name in registry:
+            if registry[name].__module__.startswith("hgpo_gym."):
+                yield _made(group, name, choice_settings(registry, name))
+    for record in ENVIRONMENTS.values():
+        if record.id.startswith("hgpo_gym/") and has_file("env", record.name):
+            yield _made("env", record.name, env_section(record))
+
+
+def _made(group: str, name: str, section: Mapping[str, Any]) -> ConfigFile:
+    first, meanings = name_key(group), section_meanings(group, section)
+    about = meanings.pop(first, "")
     keys = (
         Key(
             f"{group}.{key}",
             _as_yaml(value),
-            meanings[key][:1].upper() + meanings[key][1:],
-            about if key == "name" else "",
+            meanings.get(key, "")[:1].upper() + meanings.get(key, "")[1:],
+            about if key == first else "",
             joined=False,
         )
-        for key, value in _options(choice_settings(registry, name))
+        for key, value in _options(section)
     )
     return ConfigFile(f"{group}/{name}", about, (), tuple(keys))
 

@@ -26,7 +26,8 @@ def own_environments() -> list[EnvRecord]:
 
 def option_meanings(id: str) -> dict[str, str]:
     """Return the explanation of each option in the docstring of an environment's class."""
-    return explained_arguments(_creator(id))
+    meanings = explained_arguments(_creator(id))
+    return {name: meanings[name] for name in option_defaults(id) if name in meanings}
 
 
 def options(id: str) -> str:

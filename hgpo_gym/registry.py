@@ -34,12 +34,16 @@ class Choice(NamedTuple):
 
 
 def explained_arguments(entry: Callable[..., Any]) -> dict[str, str]:
-    """Return the explanation of each argument in the section `Args:` of a docstring, as one line."""
-    _, _, section = (inspect.getdoc(entry) or "").partition("\nArgs:\n")
+    """Return the explanation of each argument in the section `Args:` of a docstring, as one line. A class has those of
+    its bases, too."""
+    inherited: dict[str, str] = {}
+    for base in reversed(entry.__bases__ if isinstance(entry, type) else ()):
+        inherited |= explained_arguments(base)
+    _, _, section = inspect.cleandoc(entry.__doc__ or "").partition("\nArgs:\n")
     # The section ends at the first line that is not indented.
     section = re.split(r"^\S", section, maxsplit=1, flags=re.MULTILINE)[0]
     arguments = re.findall(r"^    (\w+): (.*\n?(?:^     +\S.*\n?)*)", section, re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in arguments}
+    return inherited | {name: " ".join(text.split()) for name, text in arguments}
 
 
 def follows(**settings: str) -> Callable[[Entry], Entry]:

@@ -23,7 +23,7 @@ from benchmarks.throughput.workload import TASKS, Step, make_model, record_steps
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.policies import Sampling, TokenRecord
 from hgpo_gym.policies.huggingface import load_model
-from hgpo_gym.policies.language_model import PRECISIONS, LanguageModelPolicy
+from hgpo_gym.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.libraries import quiet_libraries
 
 ENGINES = ("naive", "naive-running", "ours", "vllm")
@@ -37,7 +37,9 @@ def main() -> None:
     parser.add_argument("what", choices=("generate", "update"))
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=["naive", "naive-running", "ours"])
     parser.add_argument("--model", help="a folder or hub name (a tiny model, made from scratch)")
-    parser.add_argument("--precision", choices=PRECISIONS, default="float32", help="of generation and its cache")
+    parser.add_argument(
+        "--precision", choices=("float32", "bfloat16"), default="float32", help="of generation and its cache"
+    )
     parser.add_argument("--tasks", type=int, default=TASKS, help="of eight episodes each (default 8)")
     parser.add_argument("--steps", type=int, default=6, help="steps of the episodes, evenly spread (default 6)")
     parser.add_argument("--max-new-tokens", type=int, default=256)
@@ -65,7 +67,7 @@ def main() -> None:
 
 
 def engine_settings(name: str, constrain: str, precision: str) -> dict[str, Any]:
-    """Return the settings of `configs/engine`, except the constraint, the precision and vLLM's size."""
+    """Return the settings of an engine as a run has them, except the constraint, the precision and vLLM's size."""
     overrides = [f"engine={name}", f"engine.constrain={constrain}", f"trainer.precision={precision}"]
     settings = load_config("config", overrides)["engine"]
     del settings["kind"]

@@ -25,7 +25,7 @@ class OurUpdate:
     """`PolicyUpdate` as the configuration has it, without an entropy bonus."""
 
     def __init__(self, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", settings: TrainerSettings):
-        self.policy = LanguageModelPolicy(copy.deepcopy(model), tokenizer)
+        self.policy = LanguageModelPolicy(copy.deepcopy(model), tokenizer, constrain="none")
         self._update = PolicyUpdate(self.policy, None, settings, temperature=1.0)
         self._update.optimizer.register_step_pre_hook(lambda *_: self._keep())
         self.gradients: dict[str, torch.Tensor] = {}

@@ -75,13 +75,11 @@ def to_yaml(config: Mapping[str, Any]) -> str:
     """Return a configuration as YAML text. Comments explain the options of registered choices."""
     lines = []
     for key, value in config.items():
-        name = value.get("name") if key in choices.REGISTRIES else None
-        if name is None or name not in choices.REGISTRIES[key]:
+        meanings = choices.section_meanings(key, value)
+        if not meanings:
             lines.append(_dumped({key: value}))
             continue
-        registry = choices.REGISTRIES[key]
         lines.append(f"{key}:\n")
-        meanings = {"name": registry.summary(name), **choices.choice_meanings(registry, name)}
         for option, setting in value.items():
             comment = textwrap.fill(
                 meanings.get(option, ""), 116, initial_indent="# ", subsequent_indent="# ", break_long_words=False
@@ -308,6 +306,8 @@ def _check_keys(command: str, overrides: Sequence[Override], config: DictConfig)
             if _within_open(key, config):
                 continue
             group = key.partition(".")[0]
+            if group == "env" and config.env.id in ENVIRONMENTS:
+                choices.env_section(ENVIRONMENTS[config.env.id])  # raises ImportError if its package is missing
             near_first = sorted(known, key=lambda other: other.partition(".")[0] != group)
             raise ConfigError(
                 _of_others(key, config) or unknown_name("config key", key, near_first, meant=_renamed(key))
@@ -324,7 +324,7 @@ def _of_others(key: str, config: DictConfig) -> str:
         with suppress(ImportError):  # of a choice whose package is missing
             if option.partition(".")[0] in choices.choice_settings(choices.REGISTRIES[group], name):
                 having.append(name)
-    if not having or (chosen := config[group].name) in having:
+    if not having or (chosen := config[group][choices.name_key(group)]) in having:
         return ""
     return f"Unknown config key {key!r}: {group}={chosen} has no {option}. These have: {', '.join(having)}."
 

@@ -129,8 +129,10 @@ def _choices_of(trained: Mapping[str, Any], by_key: Mapping[str, Any]) -> list[s
     flat, all_choices = flatten(trained), choices.choices()
     record = ENVIRONMENTS.get(str(flat.get("env.id")))
     # The algorithm's file sets the learner.
-    names = {group: flat.get(f"{group}.name") for group in choices.REGISTRIES if group != "learner"}
-    names |= {"env": record and record.name, "engine": flat.get("engine.kind"), "model": flat.get("model.kind")}
+    names = {
+        group: flat.get(f"{group}.{choices.name_key(group)}") for group in choices.REGISTRIES if group != "learner"
+    }
+    names |= {"env": record and record.name, "model": flat.get("model.kind")}
     if is_language_model(names["model"]):
         names["model"] = "tiny" if "model.hidden_size" in flat else "pretrained"
     return [f"{group}={name}" for group, name in names.items() if group not in by_key and name in all_choices[group]]

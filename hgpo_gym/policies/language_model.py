@@ -3,14 +3,13 @@
 Methods import transformers at their first use: this module checks every run's settings, also those of a table policy.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from pydantic import NonNegativeInt, PositiveInt
 
 from hgpo_gym.policies.base import (
     CannotRespondError,
@@ -22,6 +21,7 @@ from hgpo_gym.policies.base import (
     TokenRecord,
 )
 from hgpo_gym.policies.batching import by_adapter
+from hgpo_gym.policies.engines import TransformersSettings
 from hgpo_gym.policies.likelihood import computing_in, likelihood, read_distributions
 from hgpo_gym.policies.lora import named_adapters, use_adapter
 from hgpo_gym.policies.positions import check_length
@@ -29,17 +29,13 @@ from hgpo_gym.policies.sampling import uniform_numbers
 from hgpo_gym.policies.states import hidden_states, state_size
 from hgpo_gym.policies.text_tokens import TextTokens
 from hgpo_gym.policies.trie import TokenTrie
-from hgpo_gym.suggest import unknown_name
+from hgpo_gym.section import parse_section
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from hgpo_gym.policies.generation import GeneratedSequence
     from hgpo_gym.policies.vllm_requests import Stopped
-
-Constraint = Literal["none", "admissible"]
-Precision = Literal["float32", "bfloat16"]
-CONSTRAINTS, PRECISIONS = get_args(Constraint), get_args(Precision)
 
 
 class LanguageModelPolicy(TextTokens):
@@ -48,63 +44,39 @@ class LanguageModelPolicy(TextTokens):
     Args:
         model: any causal language model of transformers, on its device.
         tokenizer: its tokenizer; with a chat template, the prompt becomes the user's turn.
-        constrain: `none`, or `admissible`: every response is one of the request's, drawn from the model's distribution
-            over them. The recorded log-probabilities have the same mask.
-        max_batch_tokens: padded tokens of prompts in one forward pass.
-        max_cache_tokens: padded tokens in the cache, of prompts and the longest responses.
-        prefix_cache_tokens: tokens of conversations (`memory=conversation`) whose keys and values are kept until the
-            next prompt, which then reads its last turn alone; 0 keeps none.
-        max_prompt_tokens: the most tokens of a prompt; of a longer one, `Request.shorter` is read.
-        chat_template_kwargs: further arguments of the chat template, such as {"enable_thinking": False} of Qwen3.
-        template_date: the day for a chat template that shows the date, like 2026-11-28; None is today.
-        precision: the format of generation, `float32` (as the weights are) or `bfloat16`.
-        stop: a free response ends when it contains one of these texts, which it keeps.
-        stop_token_ids: further tokens that end a free response.
+        options: see `TransformersSettings`.
 
     Attributes:
         ends, end_of_text, opened: see `TextTokens`.
 
     Raises:
-        ValueError: an unknown constraint or precision, or as `TextTokens` does.
+        ValueError: an unknown option or a wrong value, or as `TextTokens` does.
     """
 
     def __init__(
         self,
         model: "PreTrainedModel",
         tokenizer: "PreTrainedTokenizerBase",
-        *,
-        constrain: Constraint = "none",
-        max_batch_tokens: PositiveInt = 16384,
-        max_cache_tokens: PositiveInt = 65536,
-        prefix_cache_tokens: NonNegativeInt = 65536,
-        max_prompt_tokens: PositiveInt = 4096,
-        chat_template_kwargs: Mapping[str, Any] | None = None,
-        template_date: str | None = None,
-        precision: Precision = "float32",
-        stop: Sequence[str] = (),
-        stop_token_ids: Sequence[int] = (),
+        **options: Any,
     ):
         from hgpo_gym.policies.generation import SequenceGenerator
 
-        if constrain not in CONSTRAINTS:
-            raise ValueError(unknown_name("constrain", constrain, CONSTRAINTS))
-        if precision not in PRECISIONS:
-            raise ValueError(unknown_name("precision", precision, PRECISIONS))
+        settings = parse_section(TransformersSettings, options, "engine.")
         super().__init__(
             tokenizer,
-            max_prompt_tokens=max_prompt_tokens,
-            chat_template_kwargs=chat_template_kwargs,
-            template_date=template_date,
-            stop=stop,
-            stop_token_ids=stop_token_ids,
+            max_prompt_tokens=settings.max_prompt_tokens,
+            chat_template_kwargs=settings.chat_template_kwargs,
+            template_date=settings.template_date,
+            stop=settings.stop,
+            stop_token_ids=settings.stop_token_ids,
             generation_ends=_generation_ends(model),
         )
-        self.model, self.constrain, self.precision = model, constrain, precision
+        self.model, self.constrain, self.precision = model, settings.constrain, settings.precision
         self._generator = SequenceGenerator(
             model,
-            max_batch_tokens=max_batch_tokens,
-            max_cache_tokens=max_cache_tokens,
-            prefix_cache_tokens=prefix_cache_tokens,
+            max_batch_tokens=settings.max_batch_tokens,
+            max_cache_tokens=settings.max_cache_tokens,
+            prefix_cache_tokens=settings.prefix_cache_tokens,
         )
         self._trie = lru_cache(maxsize=10_000)(self._build_trie)
 

@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import PositiveInt
 
 from hgpo_gym.memory.tools import Tools
 from hgpo_gym.policies.base import Request
@@ -32,11 +31,8 @@ class TextTokens:
 
     Args:
         tokenizer: with a chat template, a prompt becomes the user's turn.
-        max_prompt_tokens: the most tokens of a prompt; of a longer one, `Request.shorter` is read.
-        chat_template_kwargs: further arguments of the chat template, such as {"enable_thinking": False} of Qwen3.
-        template_date: the day for a chat template that shows the date, like 2026-11-28; None is today.
-        stop: a free response ends when it contains one of these texts, which it keeps.
-        stop_token_ids: further tokens that end a free response.
+        max_prompt_tokens, chat_template_kwargs, template_date, stop, stop_token_ids: see `EngineSettings`. Of a longer
+            prompt, `Request.shorter` is read.
         generation_ends: the end tokens of the model's `generation_config`.
 
     Attributes:
@@ -55,11 +51,11 @@ class TextTokens:
         self,
         tokenizer: "PreTrainedTokenizerBase",
         *,
-        max_prompt_tokens: PositiveInt = 4096,
-        chat_template_kwargs: Mapping[str, Any] | None = None,
-        template_date: str | None = None,
-        stop: Sequence[str] = (),
-        stop_token_ids: Sequence[int] = (),
+        max_prompt_tokens: int,
+        chat_template_kwargs: Mapping[str, Any],
+        template_date: str | None,
+        stop: Sequence[str],
+        stop_token_ids: Sequence[int],
         generation_ends: Sequence[int] = (),
     ):
         check_stops(stop, stop_token_ids, len(tokenizer))
@@ -67,7 +63,7 @@ class TextTokens:
             raise ValueError(f"The tokenizer of {tokenizer.name_or_path!r} has no end-of-text token (eos_token).")
         self.tokenizer, self.max_prompt_tokens = tokenizer, max_prompt_tokens
         self.end_of_text: int = tokenizer.eos_token_id
-        self.chat_template_kwargs = dict(chat_template_kwargs or {})
+        self.chat_template_kwargs = dict(chat_template_kwargs)
         self._shown_schemas = lru_cache(maxsize=16)(self._find_shown_schemas)
         self.opened, self._appended = "", 0 if tokenizer.chat_template else appended_tokens(tokenizer)
         parse_date(template_date)  # refuses a wrong date even without a template

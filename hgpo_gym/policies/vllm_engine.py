@@ -8,58 +8,26 @@ import os
 import tempfile
 import weakref
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import save_file
 
+from hgpo_gym.policies.engines import VllmSettings
 from hgpo_gym.policies.language_part import text_model, towers
 from hgpo_gym.policies.lora import DEFAULT, adapter_rank, base_model
 from hgpo_gym.policies.vllm_requests import CONSTRAINT, SCORING, WORKER, Completion, Stopped, check_device
-from hgpo_gym.suggest import unknown_name
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-ADAPTERS = ("merged", "requests")
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The ranks that vLLM makes room for."""
-DTYPES = ("auto", "float32", "bfloat16", "float16")
 CPU_KV_CACHE_GIB = 1.0
 SHARED_MEMORY = Path("/dev/shm")  # a folder in memory
-SLEEP_LEVELS = (0, 1, 2)
 PARTS = ("weights", "kv_cache")
 """What vLLM frees when it sleeps, by vLLM's names."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class VllmOptions:
-    """See `configs/engine/vllm.yaml`."""
-
-    max_batch_tokens: int = 8192
-    max_model_len: int | None = None
-    max_num_seqs: int = 256
-    dtype: str = "auto"
-    gpu_memory_utilization: float = 0.3
-    kv_cache_gib: float | None = None
-    enforce_eager: bool = False
-    sleep_level: int = 0
-    adapter: str = "merged"
-    tensor_parallel_size: int = 1
-
-    def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            raise ValueError(unknown_name("engine.dtype", self.dtype, DTYPES))
-        if self.adapter not in ADAPTERS:
-            raise ValueError(unknown_name("engine.adapter", self.adapter, ADAPTERS))
-        if self.tensor_parallel_size < 1:
-            raise ValueError(f"engine.tensor_parallel_size={self.tensor_parallel_size}: choose 1 or more.")
-        if not 0 < self.gpu_memory_utilization <= 1:
-            raise ValueError(f"engine.gpu_memory_utilization={self.gpu_memory_utilization}: choose a share in (0, 1].")
-        if self.sleep_level not in SLEEP_LEVELS:
-            raise ValueError(f"engine.sleep_level={self.sleep_level}: choose one of {SLEEP_LEVELS}.")
 
 
 class VllmEngine:
@@ -75,7 +43,7 @@ class VllmEngine:
             the adapter's format, or `sleep_level` on a CPU.
     """
 
-    def __init__(self, model: "PreTrainedModel", options: VllmOptions, *, constrained: bool):
+    def __init__(self, model: "PreTrainedModel", options: VllmSettings, *, constrained: bool):
         if not _one_of_several():
             check_device(str(model.device))
         self._divided = options.tensor_parallel_size > 1
@@ -249,7 +217,7 @@ def _engine_config(model: Any) -> Any:
     return config
 
 
-def _platform_arguments(model: "PreTrainedModel", options: VllmOptions, on_cpu: bool) -> dict[str, Any]:
+def _platform_arguments(model: "PreTrainedModel", options: VllmSettings, on_cpu: bool) -> dict[str, Any]:
     max_model_len = options.max_model_len or model.config.get_text_config().max_position_embeddings
     kv_cache_gib = options.kv_cache_gib or (CPU_KV_CACHE_GIB if on_cpu else None)
     arguments: dict[str, Any] = {
@@ -271,7 +239,7 @@ def _platform_arguments(model: "PreTrainedModel", options: VllmOptions, on_cpu: 
     return arguments
 
 
-def _adapter_rank(model: "PreTrainedModel", options: VllmOptions, dtype: str, on_cpu: bool) -> int | None:
+def _adapter_rank(model: "PreTrainedModel", options: VllmSettings, dtype: str, on_cpu: bool) -> int | None:
     """Return the LoRA rank to reserve if vLLM computes the adapter; None if it gets merged weights."""
     if options.adapter == "merged":
         return None
@@ -296,7 +264,7 @@ def _adapter_rank(model: "PreTrainedModel", options: VllmOptions, dtype: str, on
     return fitting[0]
 
 
-def _check_division(model: "PreTrainedModel", options: VllmOptions, on_cpu: bool) -> None:
+def _check_division(model: "PreTrainedModel", options: VllmSettings, on_cpu: bool) -> None:
     """Raise ValueError if the model cannot be divided over `tensor_parallel_size` devices."""
     size, heads = options.tensor_parallel_size, model.config.get_text_config().num_attention_heads
     if size == 1:

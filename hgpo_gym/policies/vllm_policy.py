@@ -8,20 +8,20 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import PositiveInt
-
 from hgpo_gym.extras import install_command
 from hgpo_gym.policies.base import Request, Response, Sampling
 from hgpo_gym.policies.engine_check import CHECKED_LOADS, check_engine, text_to_score, trainers_logprobs
 from hgpo_gym.policies.engine_weights import engine_weights, tied_head
+from hgpo_gym.policies.engines import EngineSettings, VllmSettings
 from hgpo_gym.policies.generation import GeneratedSequence
-from hgpo_gym.policies.language_model import Constraint, LanguageModelPolicy
+from hgpo_gym.policies.language_model import LanguageModelPolicy
 from hgpo_gym.policies.language_part import towers
 from hgpo_gym.policies.lora import base_model, save_adapter
 from hgpo_gym.policies.streams import respond
-from hgpo_gym.policies.vllm_engine import VllmEngine, VllmOptions
+from hgpo_gym.policies.vllm_engine import VllmEngine
 from hgpo_gym.policies.vllm_requests import InferenceEngine, sampling_parameters
 from hgpo_gym.policies.vllm_server import VllmServer
+from hgpo_gym.section import parse_section
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,12 +38,7 @@ class VllmPolicy(LanguageModelPolicy):
     Args:
         model: a causal language model of transformers whose architecture vLLM supports.
         tokenizer: its tokenizer.
-        constrain, max_prompt_tokens, chat_template_kwargs, template_date, stop, stop_token_ids: see
-            `LanguageModelPolicy`.
-        server: the URL of a vLLM server, see `vllm_server`; None runs vLLM in this process.
-        server_weights: the folder through which the server gets weights.
-        server_timeout: seconds to wait for a response to a request.
-        options: of the engine in this process, see `configs/engine/vllm.yaml`.
+        options: see `VllmSettings`.
 
     Raises:
         ModuleNotFoundError: vLLM is not installed.
@@ -53,39 +48,14 @@ class VllmPolicy(LanguageModelPolicy):
         self,
         model: "PreTrainedModel",
         tokenizer: "PreTrainedTokenizerBase",
-        *,
-        constrain: Constraint = "none",
-        max_prompt_tokens: PositiveInt = 4096,
-        chat_template_kwargs: Mapping[str, Any] | None = None,
-        template_date: str | None = None,
-        stop: Sequence[str] = (),
-        stop_token_ids: Sequence[int] = (),
-        server: str | None = None,
-        server_weights: str | None = None,
-        server_timeout: float = 600.0,
         **options: Any,
     ):
-        if server is None and importlib.util.find_spec("vllm") is None:
+        self._settings = parse_section(VllmSettings, options, "engine.")
+        if self._settings.server is None and importlib.util.find_spec("vllm") is None:
             raise ModuleNotFoundError(f"engine=vllm needs vLLM: {install_command('vllm')}")
-        super().__init__(
-            model,
-            tokenizer,
-            constrain=constrain,
-            max_prompt_tokens=max_prompt_tokens,
-            chat_template_kwargs=chat_template_kwargs,
-            template_date=template_date,
-            stop=stop,
-            stop_token_ids=stop_token_ids,
-        )
-        self._options = VllmOptions(**options)
-        self._server, self._server_weights, self._server_timeout = server, server_weights, server_timeout
+        # The trainer's model reads prompts and scores responses by the same settings of texts.
+        super().__init__(model, tokenizer, **self._settings.model_dump(include=set(EngineSettings.model_fields)))
         self._engine: InferenceEngine | None = None
-        if server is not None and (self._options.adapter == "requests" or self._options.tensor_parallel_size > 1):
-            raise ValueError(
-                f"engine.server={server} with engine.adapter={self._options.adapter}, engine.tensor_parallel_size="
-                f"{self._options.tensor_parallel_size}: these two are of vLLM in the training process. A server takes "
-                "merged weights, and divides the model itself: vllm serve --tensor-parallel-size."
-            )
         self._stale = self._base_stale = True
         self._missing: list[str] = []
         self._checks_left = CHECKED_LOADS
@@ -118,16 +88,20 @@ class VllmPolicy(LanguageModelPolicy):
 
     def _start(self) -> InferenceEngine:
         constrained = self.constrain != "none"
-        if self._server is None:
-            return VllmEngine(self.model, self._options, constrained=constrained)
+        settings = self._settings
+        if settings.server is None:
+            return VllmEngine(self.model, settings, constrained=constrained)
         if towers(base_model(self.model)):
             raise ValueError(
-                f"engine.server={self._server}: {type(base_model(self.model)).__name__} reads images too, and its "
+                f"engine.server={settings.server}: {type(base_model(self.model)).__name__} reads images too, and its "
                 "language model alone is played. Set engine.server=null, where vLLM runs that alone."
             )
-        connections = self._options.max_num_seqs
         return VllmServer(
-            self._server, self._server_weights, connections, timeout=self._server_timeout, constrained=constrained
+            settings.server,
+            settings.server_weights,
+            settings.max_num_seqs,
+            timeout=settings.server_timeout,
+            constrained=constrained,
         )
 
     @contextmanager

@@ -30,7 +30,7 @@ from hgpo_gym.memory.keys import KEY_FUNCTIONS
 from hgpo_gym.memory.memory import Memory
 from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.policies.base import Sampling
-from hgpo_gym.policies.engines import ENGINES
+from hgpo_gym.policies.engines import engine_settings
 from hgpo_gym.registry import Choice
 from hgpo_gym.section import SettingsSection, one_of, parse_section
 from hgpo_gym.trainers.credit_settings import CreditSettings, separated
@@ -204,7 +204,7 @@ def _model(value: Any) -> Any:
 
 def _engine(value: Any) -> Choice:
     choice = _choice(value, "kind")
-    ENGINES.check_options(*choice)
+    engine_settings(choice)
     return choice
 
 

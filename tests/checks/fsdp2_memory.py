@@ -43,7 +43,7 @@ def main() -> None:
     processes = SeveralProcesses("fsdp2", on_cpu=True)
     model = make_model(SETTING)
     checkpoint_activations(model)
-    policy = LanguageModelPolicy(model, train_tokenizer(["a b c"], 300))
+    policy = LanguageModelPolicy(model, train_tokenizer(["a b c"], 300), constrain="none")
     weights = distribute(policy, processes)
     optimizer = torch.optim.AdamW(model.parameters())
     ids = np.random.default_rng(0).integers(SETTING.vocabulary, size=SETTING.length)

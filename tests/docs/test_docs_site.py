@@ -2,6 +2,7 @@
 
 import fcntl
 import html
+import json
 import os
 import re
 import subprocess
@@ -24,7 +25,8 @@ from docs_site.markdown import code, prose
 from docs_site.pictures import GAMES, picture
 from docs_site.reference import configuration
 from hgpo_gym.cli.main import COMMANDS, EXAMPLES
-from hgpo_gym.config.choices import FOLDER, REGISTRIES, choice_settings
+from hgpo_gym.config.choices import FOLDER, REGISTRIES, choice_settings, env_section
+from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.envs.registration import option_defaults
 from hgpo_gym.files import make_whole
 from hgpo_gym.runs.metric_table import METRICS
@@ -144,8 +146,10 @@ def test_every_key_of_a_configuration_is_listed_with_its_value_and_explained():
         listed = {key.path: yaml.safe_load(key.default) for key in file.keys}
         expected = dict(flat(values, group))
         if path.stem in (registry := REGISTRIES.get(path.parent.name, {})):  # the signature has the rest
-            options = flat(choice_settings(registry, path.stem), f"{path.parent.name}.")
-            expected = dict(options) | expected
+            expected = dict(flat(choice_settings(registry, path.stem), f"{path.parent.name}.")) | expected
+        if path.parent.name == "env":
+            options = json.loads(json.dumps(env_section(ENVIRONMENTS[values["env"]["id"]])))  # lists for tuples
+            expected = dict(flat(options, "env.")) | expected
         estimators = expected.pop("bias.estimators", {})
         expected |= {f"bias.estimators.{label}": value for label, value in estimators.items()}
         nested = {key for key, value in listed.items() if isinstance(value, dict)}

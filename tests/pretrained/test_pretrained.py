@@ -93,7 +93,7 @@ def test_greedy_responses_and_their_log_probabilities_are_those_of_transformers_
 
 
 def test_it_knows_a_response_and_ends_it(model):
-    (response,) = LanguageModelPolicy(*model).generate(requests(1), GREEDY)
+    (response,) = LanguageModelPolicy(*model, constrain="none").generate(requests(1), GREEDY)
     assert response.text == "The capital of France is Paris."
     assert response.tokens.token_ids[-1] == END
     assert not response.truncated
@@ -178,7 +178,10 @@ def test_the_adapter_and_the_exported_model_say_what_the_trained_policy_says(run
         for model in (merged, adapted):
             torch.testing.assert_close(model(ids).logits, expected, atol=2e-4, rtol=1e-4)
     responses = [
-        [response.text for response in LanguageModelPolicy(model, tokenizer).generate(requests(), GREEDY)]
+        [
+            response.text
+            for response in LanguageModelPolicy(model, tokenizer, constrain="none").generate(requests(), GREEDY)
+        ]
         for model in (merged, trained.model)
     ]
     assert responses[0] == responses[1]

@@ -118,7 +118,7 @@ def test_the_episodes_are_those_of_our_own_collector(model, similarity):
     env = ContextWrapper(vector, "brief", similarity=similarity)
     tasks = tasks_in_order(env.unwrapped.task_ids, 3, iteration, GROUPS)
     assert [row["task_id"] for row in rows] == tasks
-    policy = LanguageModelPolicy(network, tokenizer, max_prompt_tokens=LONGEST_PROMPT)
+    policy = LanguageModelPolicy(network, tokenizer, max_prompt_tokens=LONGEST_PROMPT, constrain="none")
     rollout = collect(
         env,
         policy,

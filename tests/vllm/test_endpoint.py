@@ -29,7 +29,7 @@ def tiny(tmp_path_factory):
     model = make_tiny_model(tokenizer, hidden_size=64, layers=2, heads=2, seed=0, max_positions=512, device="cpu")
     folder = tmp_path_factory.mktemp("tiny")
     save_model(model, tokenizer, folder)
-    return LanguageModelPolicy(model, tokenizer, max_prompt_tokens=256), folder
+    return LanguageModelPolicy(model, tokenizer, max_prompt_tokens=256, constrain="none"), folder
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,7 @@ def policy(tiny):
 
 @pytest.fixture(scope="module")
 def free(tiny):
-    return VllmPolicy(*tiny, **OPTIONS)
+    return VllmPolicy(*tiny, constrain="none", **OPTIONS)
 
 
 def requests(count=12, responses=ACTIONS, first_seed=0):
@@ -74,7 +74,9 @@ def test_recorded_log_probabilities_are_the_trainers(free, tiny, temperature):
     assert gap(free, responses, temperature) < 1e-4
     for response, request in zip(responses, requested, strict=True):
         record = response.tokens
-        np.testing.assert_array_equal(record.prompt_ids, LanguageModelPolicy(*tiny).encode_prompts([request.prompt])[0])
+        np.testing.assert_array_equal(
+            record.prompt_ids, LanguageModelPolicy(*tiny, constrain="none").encode_prompts([request.prompt])[0]
+        )
         assert len(record.token_ids) == len(record.logprobs) <= 8
         assert tiny[1].decode(record.token_ids, skip_special_tokens=True) == response.text
 
@@ -106,11 +108,11 @@ def test_responses_stop_where_those_of_the_other_engine_stop(free, tiny, monkeyp
     pairs = sorted({written[n : n + 2] for n in range(len(written))})
     common = sorted(pairs, key=written.count)[-3:]
     options = {"stop": common, "stop_token_ids": [token]}
-    stopping = VllmPolicy(*tiny, **options, **OPTIONS)
+    stopping = VllmPolicy(*tiny, **options, constrain="none", **OPTIONS)
     monkeypatch.setattr(stopping, "_start", lambda: free._engine)
     stopping.updated()
     responses = stopping.generate(requested, likeliest)
-    expected = LanguageModelPolicy(*tiny, **options).generate(requested, likeliest)
+    expected = LanguageModelPolicy(*tiny, constrain="none", **options).generate(requested, likeliest)
     assert texts(responses) == texts(expected)
     assert sum(response.text.endswith(tuple(common)) for response in responses) > 4
     for response, other in zip(responses, expected, strict=True):
@@ -211,7 +213,7 @@ def test_a_young_adapter_is_seen_in_bfloat16(tiny, adapter):
             parameter.copy_(parameter.bfloat16().float())
     settings = LoraSettings(rank=4, alpha=8, dropout=0.0, target_modules="all-linear")
     adapted = add_adapters(model, settings, seed=0)
-    policy = VllmPolicy(adapted, tiny[1], adapter=adapter, dtype="bfloat16", **OPTIONS)
+    policy = VllmPolicy(adapted, tiny[1], adapter=adapter, dtype="bfloat16", constrain="none", **OPTIONS)
     requested = [Request(f"{n} hall {n * 7919 % 1000} x {n * 31 % 77}", (), seed=(7, n)) for n in range(100)]
 
     def scored(responses):
@@ -270,7 +272,7 @@ def test_a_model_divided_over_two_processes_responds_the_same(tiny, policy, monk
 )
 def test_what_the_model_does_not_have_is_refused(tiny, options, message):
     with pytest.raises(ValueError, match=message):
-        VllmPolicy(*tiny, **OPTIONS, **options).generate(requests(1), Sampling())
+        VllmPolicy(*tiny, constrain="none", **OPTIONS, **options).generate(requests(1), Sampling())
 
 
 def test_an_adapter_by_requests_is_refused_in_float32_on_a_gpu(tiny, monkeypatch):
@@ -279,14 +281,14 @@ def test_an_adapter_by_requests_is_refused_in_float32_on_a_gpu(tiny, monkeypatch
     monkeypatch.setattr(current_platform, "is_cpu", lambda: False)
     settings = LoraSettings(rank=4, alpha=8, dropout=0.0, target_modules="all-linear")
     model = add_adapters(copy.deepcopy(tiny[0]), settings, seed=0)
-    policy = VllmPolicy(model, tiny[1], adapter="requests", dtype="float32", **OPTIONS)
+    policy = VllmPolicy(model, tiny[1], adapter="requests", dtype="float32", constrain="none", **OPTIONS)
     with pytest.raises(ValueError, match="on a GPU vLLM computes adapters in 16 bits alone"):
         policy.generate(requests(1), Sampling())
 
 
 def test_a_server_has_no_options_of_the_process(tiny):
     with pytest.raises(ValueError, match="these two are of vLLM in the training process"):
-        VllmPolicy(*tiny, server="http://localhost:1", tensor_parallel_size=2)
+        VllmPolicy(*tiny, server="http://localhost:1", tensor_parallel_size=2, constrain="none")
 
 
 def test_a_single_admissible_action_needs_no_request(policy, monkeypatch):
@@ -358,9 +360,9 @@ def test_rollouts_of_every_form_of_memory_have_the_trainers_log_probabilities(fr
 def test_what_vllm_cannot_do_is_refused_before_it_starts(tiny):
     model = make_tiny_model(tiny[1], hidden_size=64, layers=1, heads=4, seed=0, device="cpu")
     with pytest.raises(ValueError, match=r"heads of size 32, 64, .* have 16 \(64 / 4\). For model=tiny set tiny.heads"):
-        VllmPolicy(model, tiny[1], **OPTIONS).generate(requests(1, ()), Sampling())
+        VllmPolicy(model, tiny[1], constrain="none", **OPTIONS).generate(requests(1, ()), Sampling())
     with pytest.raises(ValueError, match=r"Unknown engine.dtype 'float23'. Did you mean 'float32'"):
-        VllmPolicy(*tiny, dtype="float23")
+        VllmPolicy(*tiny, dtype="float23", constrain="none")
 
 
 def test_a_response_must_have_room(free):

@@ -10,6 +10,7 @@ from hgpo_gym.digests import cached_folder
 from hgpo_gym.files import cache_dir, content_key, source_digest
 from hgpo_gym.policies import huggingface, language_model, likelihood, trie
 from hgpo_gym.policies.base import Request, TokenRecord
+from hgpo_gym.policies.engines import Constraint
 from hgpo_gym.policies.huggingface import (
     checkpoint_activations,
     load_model,
@@ -17,7 +18,7 @@ from hgpo_gym.policies.huggingface import (
     save_model,
     train_tokenizer,
 )
-from hgpo_gym.policies.language_model import Constraint, LanguageModelPolicy
+from hgpo_gym.policies.language_model import LanguageModelPolicy
 from hgpo_gym.progress import Progress
 from hgpo_gym.rollouts import plans
 from hgpo_gym.rollouts.transcripts import Transcript

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hgpo_gym.memory.prompts import UNEXPLAINED
+from hgpo_gym.policies.engines import engine_settings
 from hgpo_gym.policies.lora import DEFAULT, adapters_in, add_adapters, base_of, load_adapters
 from hgpo_gym.policies.vllm_requests import check_device
 from hgpo_gym.rollouts.teams import roles_with_adapters
@@ -80,7 +81,6 @@ class LanguageModel(LanguageModelSettings):
             )
 
     def initial(self, run: "ModelSections", progress: "Progress") -> "TrainablePolicy":
-        from hgpo_gym.policies.engines import make_policy
         from hgpo_gym.trainers.models.initial_weights import initial_weights
 
         weights = initial_weights(run, self, progress)
@@ -99,14 +99,12 @@ class LanguageModel(LanguageModelSettings):
             model = add_adapters(model, self.lora, self.seed, roles_with_adapters(run.team) or (DEFAULT,))
         if weights == self.path:
             progress.line(_size(model))
-        return make_policy(run.engine, model, tokenizer)
+        return engine_settings(run.engine).policy(model, tokenizer)
 
     def load(self, run: "ModelSections", folder: Path) -> "TrainablePolicy":
-        from hgpo_gym.policies.engines import make_policy
-
         adapters = adapters_in(folder)
         if not adapters:
-            return make_policy(run.engine, *self._load(str(folder)))
+            return engine_settings(run.engine).policy(*self._load(str(folder)))
         team_roles = roles_with_adapters(run.team)
         if not team_roles and adapters.keys() != {DEFAULT} and run.team.name != "solo":
             raise ValueError(
@@ -116,7 +114,7 @@ class LanguageModel(LanguageModelSettings):
         roles = [role for role in team_roles if role in adapters]
         adapters = {name: adapters[name] for name in roles or adapters}  # in the order of their creation
         model, tokenizer = self._load(base_of(next(iter(adapters.values()))))
-        return make_policy(run.engine, load_adapters(model, adapters), tokenizer)
+        return engine_settings(run.engine).policy(load_adapters(model, adapters), tokenizer)
 
     def shows_date(self, options: Mapping[str, Any]) -> bool:
         """Return True if prompts depend on the date. The chat template of the named model and these options of it

@@ -66,17 +66,17 @@ def prompt(policy):
 def test_a_policy_has_one_day_and_the_template_says_it_as_it_would_then(dated, clock):
     model, tokenizer, _ = dated
     clock(2027, 3, 4)
-    policy = LanguageModelPolicy(model, tokenizer)
+    policy = LanguageModelPolicy(model, tokenizer, constrain="none")
     turn = [{"role": "user", "content": "Hall."}]
     expected = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
     assert prompt(policy) == expected == "  Today: 04 Mar 2027 (day %-j)%\n<user>Hall.<assistant>"
     clock(2031, 1, 2)
     assert prompt(policy) == expected
-    assert prompt(LanguageModelPolicy(model, tokenizer)).startswith("  Today: 02 Jan 2031")
-    assert prompt(LanguageModelPolicy(model, tokenizer, template_date="2027-03-04")) == expected
+    assert prompt(LanguageModelPolicy(model, tokenizer, constrain="none")).startswith("  Today: 02 Jan 2031")
+    assert prompt(LanguageModelPolicy(model, tokenizer, template_date="2027-03-04", constrain="none")) == expected
     assert tokenizer.chat_template == DATED  # what is saved knows its day as before
     with pytest.raises(ValueError, match=r"engine.template_date='4 March': write a day like 2026-11-28"):
-        LanguageModelPolicy(model, tokenizer, template_date="4 March")
+        LanguageModelPolicy(model, tokenizer, template_date="4 March", constrain="none")
 
 
 def test_a_run_keeps_its_day_when_it_goes_on_and_is_evaluated_and_compared(dated, clock, tmp_path):

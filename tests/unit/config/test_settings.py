@@ -105,10 +105,12 @@ def test_a_composed_config_follows_files_and_registries_and_is_a_copy(tmp_path, 
 )  # fmt: skip
 def test_what_is_composed_is_what_hydra_composes(overrides):
     composed = load_config("config", overrides)
-    for (group, name), settings in choices.made_settings(composed).items():
+    made = choices.made_settings(composed)
+    of_env = [f"++env.{key}={json.dumps(value)}" for key, value in made.pop(("env", "signpost_maze")).items()]
+    for (group, name), settings in made.items():
         ConfigStore.instance().store(name, settings, group)
     with initialize_config_dir(str(choices.FOLDER), version_base="1.3"):
-        expected = OmegaConf.to_container(compose("config", overrides), resolve=True)
+        expected = OmegaConf.to_container(compose("config", [*of_env, *overrides]), resolve=True)
     assert composed == expected
 
 
@@ -327,7 +329,8 @@ def test_every_option_of_every_choice_is_explained_and_shown_with_its_explanatio
         for name in registry:
             if not registry[name].__module__.startswith("hgpo_gym."):
                 continue  # of an installed package
-            options = {key: value for key, value in choices.choice_settings(registry, name).items() if key != "name"}
+            options = choices.choice_settings(registry, name)
+            del options[choices.name_key(group)]
             unexplained = (registry.options(name) | flatten(options)).keys() - choices.choice_meanings(registry, name)
             assert not unexplained, f"{group}={name}: the docstring does not explain {', '.join(sorted(unexplained))}"
             assert registry.summary(name), f"{group}={name}"

@@ -11,7 +11,6 @@ from hgpo_gym.policies.base import EarlierTurn, Response
 from hgpo_gym.policies.conversation_tokens import ConversationTokens
 from hgpo_gym.policies.huggingface import make_tiny_model, train_tokenizer
 from hgpo_gym.policies.language_model import LanguageModelPolicy
-from hgpo_gym.policies.text_tokens import TextTokens
 from hgpo_gym.trainers.update.conversations import continues
 from tests.support.chat_styles import STYLES, styled_tokenizer
 
@@ -48,7 +47,7 @@ def play(policy, turns=TURNS, answer=None, system=""):
 def make(style, **options):
     tokenizer = train_tokenizer(TEXTS, 300) if style == "none" else styled_tokenizer(style, TEXTS)
     model = make_tiny_model(tokenizer, hidden_size=16, layers=1, heads=2, seed=0, device="cpu")
-    return LanguageModelPolicy(model, tokenizer, **options)
+    return LanguageModelPolicy(model, tokenizer, **{"constrain": "none", **options})
 
 
 @pytest.mark.promise("A conversation is trained on the tokens that were generated, with five styles of chat templates.")
@@ -142,7 +141,9 @@ def test_a_turn_that_alone_is_too_long_is_cut_as_a_prompt_is():
 def test_a_template_that_changes_earlier_turns_is_refused():
     tokenizer = styled_tokenizer("qwen2.5", TEXTS)
     tokenizer.chat_template = "{{ messages | length }} " + tokenizer.chat_template
-    tokens = TextTokens(tokenizer)
+    tokens = LanguageModelPolicy(
+        make_tiny_model(tokenizer, hidden_size=16, layers=1, heads=2, seed=0, device="cpu"), tokenizer
+    )
     assert isinstance(tokens._turns, ConversationTokens)
     turn = EarlierTurn("Go.", "go left", None, "Go.")
     with pytest.raises(ValueError, match=r"changes the first turn .* memory=window"):

@@ -51,7 +51,7 @@ def tokens_read(model, policy, asked, sampling):
 
 
 def test_a_prompt_is_read_once_however_many_responses_it_gets(model, tokenizer):
-    policy = LanguageModelPolicy(model, tokenizer)
+    policy = LanguageModelPolicy(model, tokenizer, constrain="none")
     seen = tokens_read(model, policy, [Request(PROMPTS[n % 2], seed=(n,)) for n in range(40)], Sampling(1.0, 1.0, 1))
     assert [len(ids) for ids in seen] == [2]
     assert seen[0].ne(0).sum() == sum(len(ids) for ids in policy.encode_prompts(PROMPTS[:2]))
@@ -67,14 +67,14 @@ def test_keys_and_values_are_kept_in_the_format_that_generation_computes_in(mode
         return joined
 
     monkeypatch.setattr(generation, "join", note)
-    policy = LanguageModelPolicy(model, tokenizer, precision=precision)
+    policy = LanguageModelPolicy(model, tokenizer, precision=precision, constrain="none")
     policy.generate(requests(6), Sampling(max_new_tokens=4))
     assert set(saved) == {getattr(torch, precision)}
 
 
 def test_responses_that_have_ended_are_not_read_on(model, tokenizer):
     """Steps after the first token: rows stay at most a tenth more than the responses that go on."""
-    policy = LanguageModelPolicy(model, tokenizer)
+    policy = LanguageModelPolicy(model, tokenizer, constrain="none")
     asked, sampling = requests(60), Sampling(max_new_tokens=400)
     lengths = np.array([len(response.tokens.token_ids) for response in policy.generate(asked, sampling)])
     assert len(set(lengths.tolist())) > 20
@@ -101,7 +101,7 @@ def test_budgets_change_no_response(model, tokenizer, constrain):
 
 
 def test_the_cache_budget_bounds_the_rows_and_is_used(model, tokenizer):
-    policy = LanguageModelPolicy(model, tokenizer, max_batch_tokens=64, max_cache_tokens=600)
+    policy = LanguageModelPolicy(model, tokenizer, max_batch_tokens=64, max_cache_tokens=600, constrain="none")
     seen = tokens_read(model, policy, requests(), Sampling(max_new_tokens=30))
     longest = max(len(ids) for ids in policy.encode_prompts([request.prompt for request in requests()]))
     rows = [len(ids) for ids in seen if ids.shape[1] == 1]
@@ -114,8 +114,8 @@ def test_the_cache_budget_bounds_the_rows_and_is_used(model, tokenizer):
 
 def test_a_model_in_bfloat16_responses_with_log_probabilities_in_float32(model, tokenizer):
     half = make_tiny_model(tokenizer, hidden_size=32, layers=2, heads=2, seed=0, device="cpu").to(torch.bfloat16)
-    policy = LanguageModelPolicy(half, tokenizer, max_batch_tokens=64)
-    exact = LanguageModelPolicy(model, tokenizer)
+    policy = LanguageModelPolicy(half, tokenizer, max_batch_tokens=64, constrain="none")
+    exact = LanguageModelPolicy(model, tokenizer, constrain="none")
     records = [response.tokens for response in policy.generate(requests(), Sampling(max_new_tokens=8))]
     assert {record.logprobs.dtype for record in records} == {np.dtype("float32")}
     for scorer in (policy, exact):
@@ -130,7 +130,9 @@ def test_sliding_windows_cover_the_tokens_of_their_row_alone(tokenizer):
         num_key_value_heads=2, use_sliding_window=True, sliding_window=6, max_window_layers=1, initializer_range=0.2,
     )  # fmt: skip
     assert config.layer_types == ["full_attention", "sliding_attention"]
-    policy = LanguageModelPolicy(transformers.Qwen2ForCausalLM(config), tokenizer, max_batch_tokens=64)
+    policy = LanguageModelPolicy(
+        transformers.Qwen2ForCausalLM(config), tokenizer, max_batch_tokens=64, constrain="none"
+    )
     records = [response.tokens for response in policy.generate(requests(), Sampling(max_new_tokens=20))]
     for record, logprobs in zip(records, score(policy, records, temperature=1.0, max_batch_tokens=1), strict=True):
         np.testing.assert_allclose(record.logprobs, logprobs, atol=2e-5)
@@ -141,14 +143,16 @@ def test_layers_that_are_no_attention_layers_are_refused(model, tokenizer):
         vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=4, num_attention_heads=2,
         num_key_value_heads=2, moe_intermediate_size=16, num_experts=2, num_experts_per_tok=1,
     )  # fmt: skip
-    policy = LanguageModelPolicy(transformers.Qwen3NextForCausalLM(config), tokenizer)
+    policy = LanguageModelPolicy(transformers.Qwen3NextForCausalLM(config), tokenizer, constrain="none")
     with pytest.raises(ValueError, match=r"Qwen3NextForCausalLM has layers of type linear_attention"):
         policy.generate(requests(), Sampling())
 
     recurrent = transformers.RwkvConfig(
         vocab_size=len(tokenizer), hidden_size=32, attention_hidden_size=32, num_hidden_layers=2
     )
-    policy = LanguageModelPolicy(transformers.RwkvForCausalLM(recurrent), tokenizer, max_prompt_tokens=512)
+    policy = LanguageModelPolicy(
+        transformers.RwkvForCausalLM(recurrent), tokenizer, max_prompt_tokens=512, constrain="none"
+    )
     with pytest.raises(ValueError, match=r"RwkvForCausalLM has recurrent layers"):
         policy.generate(requests(), Sampling())
 
@@ -179,7 +183,7 @@ def test_responses_are_drawn_and_scored_as_the_model_itself_says_also_while_it_i
     config.update({"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id, "pad_token_id": 0})
     save_model(transformers.AutoModelForCausalLM.from_config(config), tokenizer, tmp_path)
     model, _ = load_model(str(tmp_path), device="cpu")
-    policy = LanguageModelPolicy(model, tokenizer, max_prompt_tokens=512)
+    policy = LanguageModelPolicy(model, tokenizer, max_prompt_tokens=512, constrain="none")
     records = [one.tokens for one in policy.generate(requests(6), Sampling(temperature=0.7, max_new_tokens=12))]
     model.train()
     scored = policy.likelihood(records, temperature=0.7).logprobs.detach().numpy()

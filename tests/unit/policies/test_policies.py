@@ -20,7 +20,7 @@ from hgpo_gym.extras import install_command
 from hgpo_gym.memory import ContextWrapper, PromptTemplate, make_memory
 from hgpo_gym.policies import ExpertPolicy, RandomPolicy, Request, Sampling
 from hgpo_gym.policies.batching import length_sorted_batches
-from hgpo_gym.policies.engines import make_policy
+from hgpo_gym.policies.engines import engine_settings
 from hgpo_gym.policies.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.policies.language_model import LanguageModelPolicy
 from hgpo_gym.policies.likelihood import likelihood, score
@@ -93,7 +93,7 @@ def test_recorded_log_probabilities_are_those_the_loss_computes(policy, tiny):
 
 
 def test_free_text_is_recorded_token_by_token(tiny):
-    free = LanguageModelPolicy(*tiny)
+    free = LanguageModelPolicy(*tiny, constrain="none")
     for response in free.generate(requests(4), Sampling(max_new_tokens=6)):
         record = response.tokens
         assert len(record.token_ids) <= 6
@@ -128,7 +128,7 @@ def test_sampling_follows_the_models_distribution(policy, tiny):
 
 
 def test_top_p_leaves_out_unlikely_tokens(tiny):
-    policy = LanguageModelPolicy(*tiny)
+    policy = LanguageModelPolicy(*tiny, constrain="none")
     seeds = [Request(PROMPTS[0], seed=(n,)) for n in range(300)]
     first = {int(response.tokens.token_ids[0]) for response in policy.generate(seeds, Sampling(1.0, 0.1, 1))}
     model, _ = tiny
@@ -179,27 +179,38 @@ def read(policy, request):
 
 
 def test_a_long_prompt_loses_its_oldest_steps_and_keeps_its_task(tiny):
-    request, whole = long_episode(9), LanguageModelPolicy(*tiny)
+    request, whole = long_episode(9), LanguageModelPolicy(*tiny, constrain="none")
     assert read(whole, request) == (request.prompt, False)
     lengths = [len(whole.encode_prompts([prompt])[0]) for prompt in request.shorter]
     assert lengths == sorted(lengths, reverse=True)
     assert "The last 6" in request.shorter[2]
-    assert read(LanguageModelPolicy(*tiny, max_prompt_tokens=lengths[2]), request) == (request.shorter[2], True)
-    assert read(LanguageModelPolicy(*tiny, max_prompt_tokens=lengths[2] - 1), request) == (request.shorter[3], True)
-    assert read(LanguageModelPolicy(*tiny, max_prompt_tokens=lengths[-1]), request) == (request.shorter[-1], True)
+    assert read(LanguageModelPolicy(*tiny, max_prompt_tokens=lengths[2], constrain="none"), request) == (
+        request.shorter[2],
+        True,
+    )
+    assert read(LanguageModelPolicy(*tiny, max_prompt_tokens=lengths[2] - 1, constrain="none"), request) == (
+        request.shorter[3],
+        True,
+    )
+    assert read(LanguageModelPolicy(*tiny, max_prompt_tokens=lengths[-1], constrain="none"), request) == (
+        request.shorter[-1],
+        True,
+    )
 
 
 def test_a_prompt_that_is_too_long_without_any_step_keeps_its_task_and_its_end(tiny):
-    text, cut = read(LanguageModelPolicy(*tiny, max_prompt_tokens=200), long_episode(3, room="A room. " * 200))
+    text, cut = read(
+        LanguageModelPolicy(*tiny, max_prompt_tokens=200, constrain="none"), long_episode(3, room="A room. " * 200)
+    )
     assert cut
     assert text.startswith("You act in a text world, one action at a time.\nYour task: Find it.")
     assert text.endswith("inside <action> </action>.")
 
 
 def test_what_is_imitated_is_cut_as_what_is_asked(tiny):
-    lengths = [len(ids) for ids in LanguageModelPolicy(*tiny).encode_prompts(long_episode(9).shorter)]
+    lengths = [len(ids) for ids in LanguageModelPolicy(*tiny, constrain="none").encode_prompts(long_episode(9).shorter)]
     for limit in (lengths[2], lengths[-1] - 5, 7_000):
-        policy = LanguageModelPolicy(*tiny, max_prompt_tokens=limit)
+        policy = LanguageModelPolicy(*tiny, max_prompt_tokens=limit, constrain="none")
         (sequence,) = policy.begin([long_episode(9)], Sampling())
         (record,) = policy.records([long_episode(9)], ["<action>go left</action>"])
         np.testing.assert_array_equal(record.prompt_ids, sequence.prompt_ids)
@@ -207,8 +218,8 @@ def test_what_is_imitated_is_cut_as_what_is_asked(tiny):
 
 
 def test_texts_without_a_task_lose_their_beginning(tiny):
-    policy = LanguageModelPolicy(*tiny, max_prompt_tokens=5)
-    full = LanguageModelPolicy(*tiny).encode_prompts([PROMPTS[1]])[0]
+    policy = LanguageModelPolicy(*tiny, max_prompt_tokens=5, constrain="none")
+    full = LanguageModelPolicy(*tiny, constrain="none").encode_prompts([PROMPTS[1]])[0]
     np.testing.assert_array_equal(policy.encode_prompts([PROMPTS[1]])[0], full[-5:])
     (sequence,) = policy.begin([Request(PROMPTS[1], task="A task that it does not show.")], Sampling())
     np.testing.assert_array_equal(sequence.prompt_ids, full[-5:])
@@ -217,17 +228,17 @@ def test_texts_without_a_task_lose_their_beginning(tiny):
 def test_a_chat_template_gets_its_arguments(tiny):
     model, tokenizer = copy.deepcopy(tiny)
     tokenizer.chat_template = "{{ messages[0]['content'] }}{% if not enable_thinking %} /no_think{% endif %}"
-    policy = LanguageModelPolicy(model, tokenizer, chat_template_kwargs={"enable_thinking": False})
+    policy = LanguageModelPolicy(model, tokenizer, chat_template_kwargs={"enable_thinking": False}, constrain="none")
     assert tokenizer.decode(policy.encode_prompts(["Hall."])[0]) == "Hall. /no_think"
 
 
 def test_what_a_chat_template_refuses_is_an_error_at_the_start(tiny):
     model, tokenizer = copy.deepcopy(tiny)
     with pytest.raises(ValueError, match=r"engine.chat_template_kwargs=.* has no chat template"):
-        LanguageModelPolicy(model, tokenizer, chat_template_kwargs={"enable_thinking": False})
+        LanguageModelPolicy(model, tokenizer, chat_template_kwargs={"enable_thinking": False}, constrain="none")
     tokenizer.chat_template = "{{ raise_exception('Say who you are first.') }}"
     with pytest.raises(ValueError, match=r"The chat template of .* refuses .*: Say who you are first\."):
-        LanguageModelPolicy(model, tokenizer)
+        LanguageModelPolicy(model, tokenizer, constrain="none")
 
 
 CHATML = "{% for m in messages %}<{{ m.role }}>{{ m.content }}<|endoftext|>{% endfor %}"
@@ -255,9 +266,9 @@ def test_a_chat_template_that_does_not_put_a_prompt_is_refused_with_a_remedy(tin
     ):
         tokenizer.chat_template = template
         with pytest.raises(ValueError, match=f"(?s)tokenizer_name.*{refusal}") as refused:
-            LanguageModelPolicy(model, tokenizer)
+            LanguageModelPolicy(model, tokenizer, constrain="none")
         assert "engine.chat_template_kwargs" in str(refused.value)
-    policy = LanguageModelPolicy(model, tokenizer, chat_template_kwargs={"chat_template": "chat"})
+    policy = LanguageModelPolicy(model, tokenizer, chat_template_kwargs={"chat_template": "chat"}, constrain="none")
     assert tokenizer.decode(policy.encode_prompts(["Hall."])[0]) == "<user>Hall.<|endoftext|><assistant>"
 
 
@@ -269,7 +280,7 @@ def test_a_tokenizer_that_appends_an_end_appends_none_to_prompts(tiny):
         tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
             single=single, special_tokens=[("<|endoftext|>", 0)]
         )
-        assert LanguageModelPolicy(model, tokenizer).encode_prompts(["Hall."])[0].tolist() == expected
+        assert LanguageModelPolicy(model, tokenizer, constrain="none").encode_prompts(["Hall."])[0].tolist() == expected
 
 
 THINKS = "{{ messages[0]['content'] }}{% if add_generation_prompt %}\n<think>\n{% endif %}"
@@ -322,7 +333,7 @@ FACTORS = {"short_factor": [1.0] * 4, "long_factor": [4.0] * 4, "original_max_po
 )
 def test_prompts_that_may_be_longer_than_the_model_reads_are_refused(tiny, rotations, positions):
     model, tokenizer = with_rotations(tiny[1], **rotations), tiny[1]
-    fits = LanguageModelPolicy(model, tokenizer, max_prompt_tokens=positions - 8)
+    fits = LanguageModelPolicy(model, tokenizer, max_prompt_tokens=positions - 8, constrain="none")
     assert fits.generate([Request("Hall. " * 300)], Sampling(max_new_tokens=8))[0].tokens.prompt_cut
     message = rf"engine\.max_prompt_tokens={positions - 8} .*of 9 .* {positions} .*max_prompt_tokens={positions - 9} or"
     with pytest.raises(ValueError, match=message):
@@ -368,13 +379,13 @@ def test_what_no_model_can_be_trained_from_is_named_when_it_is_loaded(tiny, tmp_
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
 def test_the_engine_vllm_names_the_extra_that_it_needs(tiny):
     with pytest.raises(ModuleNotFoundError, match=re.escape(f"engine=vllm needs vLLM: {install_command('vllm')}")):
-        make_policy(load_run(["engine=vllm"]).engine, *tiny)
+        engine_settings(load_run(["engine=vllm"]).engine).policy(*tiny)
 
 
 def test_the_engine_is_chosen_by_its_kind(tiny):
-    assert isinstance(make_policy(load_run([]).engine, *tiny), LanguageModelPolicy)
+    assert isinstance(engine_settings(load_run([]).engine).policy(*tiny), LanguageModelPolicy)
     with pytest.raises(ValueError, match=r"Unknown engine.kind 'vlm'. Did you mean 'vllm'\?"):
-        make_policy(load_run(["engine.kind=vlm"]).engine, *tiny)
+        load_run(["engine.kind=vlm"])
 
 
 class Counting:

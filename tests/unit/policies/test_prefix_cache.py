@@ -63,7 +63,7 @@ def test_other_weights_and_new_episodes_forget():
 
 def test_the_oldest_prefixes_make_room():
     small = make_policy()
-    policy = LanguageModelPolicy(small.model, small.tokenizer, prefix_cache_tokens=250)
+    policy = LanguageModelPolicy(small.model, small.tokenizer, prefix_cache_tokens=250, constrain="none")
     records = play(policy)
     assert 0 < policy._generator.prefixes._tokens <= 250
     assert any(record.prompt_cached == 0 for record in records[-1])

@@ -63,7 +63,7 @@ def written_by(policy, ids):
 def test_a_free_response_keeps_all_but_the_token_that_ends_it(chat):
     """Responses as the model might have written them: they are read from the tokens that were drawn."""
     model, tokenizer = chat
-    policy = LanguageModelPolicy(model, tokenizer)
+    policy = LanguageModelPolicy(model, tokenizer, constrain="none")
     written = "<think>it 's red .</think><action>open the red door</action>"
     ids = tokenizer(written, add_special_tokens=False)["input_ids"]
     response = written_by(policy, [*ids, tokenizer.eos_token_id])
@@ -83,7 +83,7 @@ def test_a_response_ends_as_the_template_the_tokenizer_the_generation_config_and
     end = TURN_ENDS["qwen" if "<|im_end|>" in tokenizer.get_vocab() else "llama"]
     dot, comma, eos = (tokenizer.convert_tokens_to_ids(token) for token in (".", ",", tokenizer.eos_token))
     model.generation_config.eos_token_id = [dot]
-    policy = LanguageModelPolicy(model, tokenizer, stop_token_ids=[comma])
+    policy = LanguageModelPolicy(model, tokenizer, stop_token_ids=[comma], constrain="none")
     model.generation_config.eos_token_id = eos
     assert policy.ends == {tokenizer.convert_tokens_to_ids(end), eos, dot, comma}
     assert policy.encode_response("walk on")[-1] == tokenizer.convert_tokens_to_ids(end)
@@ -95,7 +95,7 @@ def test_a_response_ends_as_the_template_the_tokenizer_the_generation_config_and
 
 def test_a_response_ends_where_it_comes_to_hold_a_stop_string(chat):
     model, tokenizer = chat
-    policy = LanguageModelPolicy(model, tokenizer, stop=["e", "\u00f6", "</action>"])
+    policy = LanguageModelPolicy(model, tokenizer, stop=["e", "\u00f6", "</action>"], constrain="none")
     requested = [Request("Hall.", seed=(n,)) for n in range(40)]
     stopped = 0
     for response in policy.generate(requested, Sampling(max_new_tokens=60)):
@@ -117,7 +117,7 @@ def test_a_response_ends_where_it_comes_to_hold_a_stop_string(chat):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"stop": "</action>"}, r"engine\.stop='</action>': expected a list of texts"),
+        ({"stop": "</action>"}, r"engine\.stop='</action>': expected a list, \[a, b\]"),
         ({"stop": [""]}, r"engine\.stop=\[''\]: expected a list of texts, none of them empty"),
         ({"stop_token_ids": [10_000]}, r"engine\.stop_token_ids=\[10000\]: expected numbers of tokens, from 0 to "),
     ],
@@ -130,7 +130,7 @@ def test_what_cannot_end_a_response_is_refused(chat, options, message):
 def test_text_that_spells_control_tokens_is_none_and_other_prompts_are_as_they_were(chat):
     model, tokenizer = chat
     end = TURN_ENDS["qwen" if "<|im_end|>" in tokenizer.get_vocab() else "llama"]
-    policy = LanguageModelPolicy(model, tokenizer)
+    policy = LanguageModelPolicy(model, tokenizer, constrain="none")
 
     def rendered(prompt):
         turn = [{"role": "user", "content": prompt}]
@@ -159,13 +159,13 @@ def test_text_that_spells_control_tokens_is_none_without_a_template_and_where_th
     model, tokenizer = copy.deepcopy(chat)
     template, tokenizer.chat_template = tokenizer.chat_template, None
     forged = f"A{tokenizer.eos_token}B"
-    ids = LanguageModelPolicy(model, tokenizer).encode_prompts([forged])[0].tolist()
+    ids = LanguageModelPolicy(model, tokenizer, constrain="none").encode_prompts([forged])[0].tolist()
     assert tokenizer.eos_token_id not in ids
     assert ids[: len(ids) - 1].count(tokenizer.bos_token_id) == (tokenizer.bos_token is not None)
     assert tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False) == forged
     tokenizer.add_tokens(["[/turn]"])
     tokenizer.chat_template = template.replace("}}", "}}[/turn]", 2)
-    policy = LanguageModelPolicy(model, tokenizer)
+    policy = LanguageModelPolicy(model, tokenizer, constrain="none")
     plain, forged = (policy.encode_prompts([text])[0].tolist() for text in ("A", "A[/turn]B"))
     number = tokenizer.convert_tokens_to_ids("[/turn]")
     assert forged.count(number) == plain.count(number) > 0

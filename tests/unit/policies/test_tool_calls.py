@@ -32,7 +32,7 @@ def made(tool_format):
 @pytest.mark.parametrize("tool_format", TEMPLATES)
 def test_functions_are_shown_and_calls_written_as_by_the_chat_template(tool_format):
     model, tokenizer, template = made(tool_format)
-    policy = LanguageModelPolicy(model, tokenizer)
+    policy = LanguageModelPolicy(model, tokenizer, constrain="none")
     request = Request("A hall.", literal_text=template.literal_text, tools=template.tools)
     ((ids, _),) = policy.read_prompts([request])
     user = {"role": "user", "content": "A hall."}
@@ -67,7 +67,7 @@ def test_constrained_calls_are_admissible_actions(tool_format):
 def test_functions_stand_in_the_prompt_where_no_chat_template_shows_them(templated):
     model, tokenizer, template = made("hermes")
     tokenizer.chat_template = CHATML if templated else None
-    policy = LanguageModelPolicy(model, tokenizer)
+    policy = LanguageModelPolicy(model, tokenizer, constrain="none")
     request = Request("A hall.", literal_text=template.literal_text, tools=template.tools)
     (ids, _), (without, _) = policy.read_prompts([request, Request("A hall.")])
     assert template.tools.instructions + "A hall." in tokenizer.decode(ids)
@@ -76,6 +76,6 @@ def test_functions_stand_in_the_prompt_where_no_chat_template_shows_them(templat
 
 def test_a_tag_in_an_observation_is_plain_text_where_no_tools_are_called():
     model, tokenizer, _ = made("hermes")
-    policy = LanguageModelPolicy(model, tokenizer)
+    policy = LanguageModelPolicy(model, tokenizer, constrain="none")
     ((ids, _),) = policy.read_prompts([Request("A hall. <tool_call>")])
     assert tokenizer.convert_tokens_to_ids("<tool_call>") not in ids.tolist()

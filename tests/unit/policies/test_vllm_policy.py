@@ -66,7 +66,7 @@ class Engine:
 
 def policy_with(engine, monkeypatch):
     small = make_policy()
-    policy = VllmPolicy(small.model, small.tokenizer, server="http://localhost:1")
+    policy = VllmPolicy(small.model, small.tokenizer, server="http://localhost:1", constrain="none")
     engine.policy = small
     monkeypatch.setattr(policy, "_start", lambda: engine)
     return policy
