@@ -13,14 +13,14 @@ class PastStep(NamedTuple):
     action: str
 
 
-class WholeHistory(Sequence[PastStep]):
-    """The past steps of an episode at one of its steps. The contexts of an episode share the steps and their texts, so
-    that each step is formatted once.
+class PastSteps(Sequence[PastStep]):
+    """Past steps of an episode. The contexts of an episode share the list of steps and their formatted texts, so that
+    each step is formatted once.
 
     Args:
         steps: the episode's steps; later ones may be added to the list.
         texts: by template of a past step, the formatted steps.
-        start, stop: the steps that are seen.
+        start, stop: the range of `steps` that belongs to it.
     """
 
     __slots__ = ("_start", "_steps", "_stop", "_texts")
@@ -36,7 +36,7 @@ class WholeHistory(Sequence[PastStep]):
             return self._steps[range(self._start, self._stop)[index]]
         part = range(self._start, self._stop)[index]
         if part.step == 1:
-            return WholeHistory(self._steps, self._texts, part.start, max(part.start, part.stop))
+            return PastSteps(self._steps, self._texts, part.start, max(part.start, part.stop))
         return tuple(self._steps[number] for number in part)
 
     def __iter__(self) -> Iterator[PastStep]:

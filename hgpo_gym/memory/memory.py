@@ -5,7 +5,7 @@
 
 from collections.abc import Sequence
 
-from hgpo_gym.memory.context import NOTHING_WRITTEN, Context, PastStep, WholeHistory, Written
+from hgpo_gym.memory.context import NOTHING_WRITTEN, Context, PastStep, PastSteps, Written
 from hgpo_gym.memory.keys import KeyChain, KeyFunction, hash_text, key_function
 from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.memory.tools import MALFORMED_CALL
@@ -85,7 +85,7 @@ class Memory:
     def past_steps(self, most: int | None = None) -> Sequence[PastStep]:
         """Return the last `most` steps, oldest first; None returns all. A step is formatted for prompts only once."""
         stop = len(self._steps)
-        return WholeHistory(self._steps, self._texts, 0 if most is None else max(0, stop - most), stop)
+        return PastSteps(self._steps, self._texts, 0 if most is None else max(0, stop - most), stop)
 
     def show(self, context: Context) -> Context:
         """Return the context with what the prompt shows beside the observation: by default nothing."""

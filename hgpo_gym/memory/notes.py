@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hgpo_gym.memory.plans import KEEP_PROBABILITY, PrefixReading, ResponsePrefix
+from hgpo_gym.memory.response_prefix import KEEP_PROBABILITY, PrefixReading, ResponsePrefix
 
 OPEN, CLOSE = "<memory>", "</memory>"
 NOTES_COLUMN = "notes_length"
@@ -108,7 +108,7 @@ def sample_notes(notes: str, generator: np.random.Generator, observation: str) -
     return notes if generator.random() < KEEP_PROBABILITY else " ".join(observation.split()[:_MOST_WORDS])
 
 
-def after(responses: Sequence[str], notes: str) -> str:
+def latest_notes(responses: Sequence[str], notes: str) -> str:
     """Return the notes in force after these responses, given those before."""
     for response in responses:
         new = read_notes(response).notes

@@ -11,10 +11,11 @@ from typing import Any, Literal
 import numpy as np
 import yaml
 
-from hgpo_gym.memory.context import Context, WholeHistory, format_step
+from hgpo_gym.memory.context import Context, PastSteps, format_step
 from hgpo_gym.memory.notes import NotesPrefix
-from hgpo_gym.memory.plans import PlanPrefix, ResponsePrefix
+from hgpo_gym.memory.plans import PlanPrefix
 from hgpo_gym.memory.readings import READINGS, Reading
+from hgpo_gym.memory.response_prefix import ResponsePrefix
 from hgpo_gym.memory.tools import Functions, Tools
 from hgpo_gym.suggest import unknown_name
 
@@ -183,7 +184,7 @@ class PromptTemplate:
         return self.later.format(**values, history=history, history_steps=len(context.history))
 
     def _past_steps(self, context: Context) -> Sequence[str]:
-        if isinstance(context.history, WholeHistory):
+        if isinstance(context.history, PastSteps):
             return context.history.formatted(self.past_step)
         oldest = context.step - len(context.history) + 1
         return [format_step(self.past_step, past, number) for number, past in enumerate(context.history, oldest)]

@@ -30,7 +30,7 @@ class StepRecord:
         in_form: the response has the form that the prompt asks for.
         valid: false only if it was the turn's action, and the action was not valid or not in form.
         opening: the prompt with which a conversation would begin here; empty without one.
-        carried: the text that the next prompt and response depend on, see `memory.plans.ResponsePrefix`.
+        carried: the text that the next prompt and response depend on, see `memory.response_prefix.ResponsePrefix`.
     """
 
     step: int

@@ -3,7 +3,7 @@
 from hgpo_gym.memory.context import NOTHING_WRITTEN, Context, Written
 from hgpo_gym.memory.keys import KeyFunction
 from hgpo_gym.memory.memory import Memory
-from hgpo_gym.memory.notes import after, whole_notes
+from hgpo_gym.memory.notes import latest_notes, whole_notes
 from hgpo_gym.memory.prompts import PromptTemplate
 
 
@@ -67,7 +67,7 @@ class Notes(Memory):
         super().record(action, written)
         self._tokens = written.tokens
         if not self.compacts:
-            self.notes = after(written.texts, self.notes)
+            self.notes = latest_notes(written.texts, self.notes)
         elif self._due and len(written.texts) > 1:  # the role `memory` responds before all others
             self.notes = whole_notes(written.texts[0])
             self._first_shown = len(self._steps) - 1

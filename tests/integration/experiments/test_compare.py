@@ -146,10 +146,7 @@ def snapshot(out):
     ("overrides", "message"),
     [
         (["seeds=[0,0]"], "seeds=[0, 0]: give different whole numbers"),
-        (["seeds=0"], "seeds=0: give different whole numbers"),
         (["seeds=1.5"], "seeds=1.5: give different whole numbers, seeds=[0,1,2], or how many: seeds=3."),
-        (["seeds=[[0]]"], "seeds=[[0]]: give different whole numbers"),
-        (["jobs=-1"], "jobs=-1: must be 0 or more"),
         (["jobs=two"], "jobs=two: must be 0 or more, a whole number, or null for as many as fit."),
         (
             ["distributed=ddp"],
@@ -159,7 +156,6 @@ def snapshot(out):
         (["trainer.iterations=0"], "trainer.iterations=0: a comparison needs at least 1."),
         (["algos=[hgpo,{name:hgpo}]"], "algos=['hgpo', 'hgpo']: give at least one, and each of them once."),
         (["algos=grpa"], "Unknown algo 'grpa'. Did you mean 'grpo'?"),
-        (["algos=[grpo,5]"], "Unknown algo '5'."),
         (["algos=[{alpha:2}]"], "algos: {'alpha': 2} names no algorithm."),
         (["algos=[{name:hgpo,histry_length:1}]"], "Did you mean 'algo.history_length'?"),
         (["algos={name: hgpo}"], "algos={'name': 'hgpo'}: expected a list, algos=[...]."),

@@ -45,15 +45,6 @@ def test_every_environment_has_each_seed_before_any_has_the_next_and_additions_p
     assert "Conclusions: short, split test" in (tmp_path / "report.md").read_text()
 
 
-def test_a_league_with_fewer_iterations_than_its_runs_have_is_refused_and_left_as_it_was(tmp_path, capsys):
-    league(tmp_path, "algos=[hgpo]", "seeds=1")
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    with pytest.raises(SystemExit):
-        league(tmp_path, "algos=[grpo,hgpo]", "seeds=1", "trainer.iterations=1")
-    assert f"The run in {tmp_path}/short/hgpo-seed0 has 2 iterations already" in capsys.readouterr().err
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-
-
 def test_some_of_the_environments_can_be_played_alone(tmp_path, capsys):
     words = [f"out={tmp_path}", "league=headline", "only=[halls,plates]", "algos=[grpo]", "seeds=[3,5]", "jobs=0"]
     main(["league", *words])
@@ -64,15 +55,6 @@ def test_some_of_the_environments_can_be_played_alone(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["league", *words, "only=[hall]"])
     assert "Unknown environment of the league 'hall'. Did you mean 'halls'?" in capsys.readouterr().err
-
-
-def test_commands_for_a_scheduler_name_every_run(tmp_path, capsys):
-    words = [*SMALL, MAZES, f"out={tmp_path}", "seeds=2", "algos=[grpo]", "jobs=0"]
-    main(["league", *words])
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 4
-    assert all(line.startswith("hgpo-gym train env.sections=") for line in lines)
-    assert [line.count("env_name=long") for line in lines] == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize(
