@@ -8,9 +8,9 @@ from typing import Any
 from rich.console import Console
 
 from hgpo_gym.analysis.estimator_bias.run import BiasSettings, measure_bias
-from hgpo_gym.analysis.health import health_of_run
 from hgpo_gym.analysis.inspection import inspect_evaluation, inspect_failures, inspect_run
 from hgpo_gym.analysis.report import write_report
+from hgpo_gym.analysis.report.health import health_of_run
 from hgpo_gym.analysis.report.write import show
 from hgpo_gym.cli.errors import mistakes_explained
 from hgpo_gym.plugins import load_plugins

@@ -1,16 +1,30 @@
-"""The health sections of a report: warnings about training, and the metrics of the update."""
+"""Health: the warnings about training and the metrics of the update in a report, and the health of one run, which may
+be unfinished."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hgpo_gym.analysis.report import figures
-from hgpo_gym.analysis.report.blocks import Column, Items, Paragraph, Picture, Section, Table, Value
+from hgpo_gym.analysis.report.blocks import (
+    Block,
+    Chapter,
+    Column,
+    Items,
+    Paragraph,
+    Picture,
+    Section,
+    Table,
+    Value,
+)
 from hgpo_gym.analysis.report.figures import Styles
 from hgpo_gym.analysis.report.intervals import typical
 from hgpo_gym.analysis.report.load import Comparison, FinishedRun
 from hgpo_gym.runs.diagnostics import Check, Diagnostic, diagnose
+from hgpo_gym.runs.directory import finished_iterations, flatten, read_config, read_metrics
 from hgpo_gym.runs.metric_table import METRICS, SHARE, UPDATE
 
 LENGTHS = ("prompt_tokens", "response_tokens", "truncated_fraction", "episode_length")
@@ -23,6 +37,8 @@ ENDS = 5
 """The first and the final number are means over this many iterations."""
 COURSE = tuple(Column(title, "number") for title in ("first", "lowest", "highest", "final"))
 NOTHING_WRONG = "No sign that training went wrong in any run."
+LEFT_OUT = ("iteration", "group_sizes", "steps_so_far", "seconds_so_far")
+"""Metrics that the table leaves out: counters, and values that are no number."""
 
 
 def warnings(comparison: Comparison) -> Section:
@@ -85,3 +101,54 @@ def course_of(curves: Sequence[np.ndarray]) -> tuple[Value, ...] | None:
         for parts in ([curve[:ENDS] for curve in valid], [curve[-ENDS:] for curve in valid])
     )
     return first, float(all_values.min()), float(all_values.max()), last
+
+
+def health_of_run(run_dir: Path) -> Chapter:
+    """Return the progress of a run, its warnings, and the course of all its metrics.
+
+    Raises:
+        FileNotFoundError: the folder holds no run.
+        DamagedError: a file of the run is damaged.
+    """
+    settings, metrics = flatten(read_config(run_dir)), read_metrics(run_dir)
+    iterations = f"{len(metrics)} of {settings['trainer.iterations']} iterations"
+    about = f"{settings['env_name']}, algo={settings['algo.name']}, seed {settings['seed']}: {iterations}"
+    if not metrics:
+        return Chapter("", "", [Section("", [Paragraph(f"{about}. There is nothing to judge by yet.")])])
+    return _judged(metrics, settings, about, finished=bool(finished_iterations(run_dir)))
+
+
+def _judged(metrics: list[dict[str, Any]], settings: Mapping[str, Any], about: str, *, finished: bool) -> Chapter:
+    success = np.array([line["success"] for line in metrics], float)
+    ended = "" if finished else ", not finished"
+    course = (
+        f"success {success[:ENDS].mean():.1%} first, {success.max():.1%} at best, {success[-ENDS:].mean():.1%} final"
+    )
+    diagnostics = diagnose(metrics, settings)
+    verdict: Block = Paragraph(NOTHING_WRONG)
+    if diagnostics:
+        verdict = Items(
+            tuple(
+                f"{diagnostic.seen}, {diagnostic.when}. {diagnostic.cause} {diagnostic.remedy}"
+                for diagnostic in diagnostics
+            )
+        )
+    return Chapter(
+        "",
+        "",
+        [
+            Section("", [Paragraph(f"{about}{ended}; {course} (means over {ENDS} iterations).")]),
+            Section("Warnings" if diagnostics else "Health", [verdict]),
+            Section("Metrics", [_courses(metrics)]),
+        ],
+    )
+
+
+def _courses(metrics: list[dict[str, Any]]) -> Table:
+    rows = []
+    for name, metric in METRICS.items():
+        curve = np.array([line.get(name, np.nan) for line in metrics], float) if name not in LEFT_OUT else np.array([])
+        if (course := course_of([curve])) is not None:
+            rows.append((metric.title, *course, metric.unit))
+    caption = f"What each of them is: docs/reference/metrics.md. First and final: means over {ENDS} iterations."
+    return Table("metrics", caption, (Column("metric"), *COURSE, Column("unit")), tuple(rows))

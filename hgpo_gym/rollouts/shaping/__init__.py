@@ -2,8 +2,8 @@
 
 A shaping is a function `(Rollout, *, options) -> StepBatch`. Its batch may differ from the rollout's only in reward and
 penalty. Reports and evaluations keep the environment's returns. `advantages.columns.needs` marks the columns that a run
-has to record for it. To add one, write its file and add its line to `SHAPERS`. From another package, call
-`register_shaping` or use an entry point of the group `hgpo_gym.shapings`.
+has to record for it. To add one, write its file. From another package, call `register_shaping` or use an entry point of
+the group `hgpo_gym.shapings`.
 """
 
 from dataclasses import fields
@@ -12,24 +12,10 @@ import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.kinds import ColumnError
-from hgpo_gym.registry import Choice, Registry
+from hgpo_gym.registry import Choice, Registry, one_a_file
 from hgpo_gym.rollouts.rollout import Rollout
-from hgpo_gym.rollouts.shaping.cost import cost
-from hgpo_gym.rollouts.shaping.milestones import milestones
-from hgpo_gym.rollouts.shaping.none import none
-from hgpo_gym.rollouts.shaping.overlong import overlong
 
-SHAPERS = Registry(
-    "shaping",
-    {
-        "none": none,
-        "overlong": overlong,
-        "cost": cost,
-        "milestones": milestones,
-    },
-    arguments=1,
-    entry_points="hgpo_gym.shapings",
-)
+SHAPERS = Registry("shaping", one_a_file(__name__), arguments=1, entry_points="hgpo_gym.shapings")
 register_shaping = SHAPERS.register
 """Add your own shaping: `(name, function)`. Raises ValueError if the name is in use."""
 
