@@ -203,11 +203,13 @@ def _last_line(value: yaml.Node) -> int:
 
 
 def _builds_on(name: str, defaults: list[str | dict[str, str]]) -> Iterator[str]:
-    """The files that a list of defaults names, the last first: `- base`, `- override /env: alfworld`."""
+    """The files that a list of defaults names, the last first: `- base`, `- /model/shared/language_model@model`,
+    `- override /env: alfworld`."""
     for entry in reversed(defaults):
         if isinstance(entry, str):
+            file = entry.partition("@")[0]  # without the package that its values go to
             if entry != "_self_":
-                yield "/".join([*name.split("/")[:-1], entry])
+                yield file[1:] if file.startswith("/") else "/".join([*name.split("/")[:-1], file])
         else:
             yield from (f"{group.split()[-1].lstrip('/')}/{choice}" for group, choice in entry.items() if choice)
 

@@ -27,7 +27,7 @@ GROUPS = {
     "prompt": "How a step is put to the model.",
     "engine": "What generates the responses.",
     "trainer": "The policy update.",
-    "model": "What is trained.",
+    "model": "What is trained. `tiny` and `pretrained` have the keys of `shared/language_model`, too.",
     "experiment": "Values for several groups at once. A file below `published` is what presets have in common.",
 }
 COLUMNS = ("key", "default", "what it does")
@@ -59,7 +59,7 @@ def configuration(group: str = "") -> str:
     for file in files.values():
         if file.group == group:
             choice = file.name.removeprefix(f"{group}/")
-            title = choice if choice.startswith("published/") else f"{group}={choice}"
+            title = choice if "/" in choice else f"{group}={choice}"
             parts.append(_file_section(title, file.name.replace("/", "-"), file, level=2))
     if group == "env":
         parts += [_made_section(record) for record in own_environments() if not has_file("env", record.name)]

@@ -22,10 +22,10 @@ from hgpo_gym.progress import Progress, ProgressCallback, progress_for
 from hgpo_gym.rollouts.evaluation import Evaluation
 from hgpo_gym.runs import directory
 from hgpo_gym.runs.checkpoints import Checkpoints
+from hgpo_gym.section import check_read
 from hgpo_gym.trainers.environments import make_evaluation_env
 from hgpo_gym.trainers.libraries import quiet_libraries
 from hgpo_gym.trainers.run import Run, processes_of
-from hgpo_gym.trainers.settings import check_read
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def train(
     values |= {"run_dir": None if run_dir is None else _quoted(run_dir), "resume": "auto" if resume else None}
     all_overrides = [*_overrides(values), *overrides]
     settings = load_settings(all_overrides)
-    check_read(all_overrides, [settings])
+    check_read(all_overrides, settings.unread)
     # The default directory may hold the run of an earlier call.
     if run_dir is None and not resume and not any(item.startswith(("run_dir=", "resume=")) for item in overrides):
         settings = load_settings([*all_overrides, f"run_dir={_quoted(_new_folder(settings.run_dir))}"])

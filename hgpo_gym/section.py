@@ -48,6 +48,30 @@ def parse_section(section: type[SectionT], values: Mapping[str, Any], prefix: st
         raise ValueError("\n".join(_lines(mistakes))) from None
 
 
+def unread(overrides: Iterable[str], *readers: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that overrides of a command line name and no reader reads, each with the first reason.
+
+    Composing refuses keys that a chosen part does not have. This is for keys that every run has in its config.yaml, so
+    that runs can be resumed and compared, and whose reader depends on the value of another setting or on the command.
+
+    Args:
+        overrides: such as `trainer.learning_rate=0.1`.
+        readers: for each, the settings that it does not read, with the reason. A section stands for all its keys.
+    """
+    found = {}
+    for key in (override.partition("=")[0].lstrip("+~") for override in overrides):
+        reasons = [[why for name, why in table.items() if f"{key}.".startswith(f"{name}.")] for table in readers]
+        if reasons and all(reasons):
+            found[key] = reasons[0][0]
+    return found
+
+
+def check_read(overrides: Iterable[str], *readers: Mapping[str, str]) -> None:
+    """Raise ValueError if `unread` finds a setting."""
+    for key, why in unread(overrides, *readers).items():
+        raise ValueError(f"{key} is not read: {why}. Leave it out.")
+
+
 class _Mistake(NamedTuple):
     """A mistake in a configuration: a complete message, or what was expected in place of the value at `where`."""
 

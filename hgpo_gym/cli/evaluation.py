@@ -10,7 +10,7 @@ from typing import Any
 from hgpo_gym.analysis.transcripts import write_transcripts
 from hgpo_gym.cli.errors import CommandFailed, mistakes_explained
 from hgpo_gym.config.compose import parse_run
-from hgpo_gym.config.of_run import changes_to, unread
+from hgpo_gym.config.of_run import changes_to, without_effect
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.experiments.evaluation import evaluate_policy, evaluated_policy
 from hgpo_gym.files import check_can_be_written
@@ -41,8 +41,8 @@ def evaluate(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
         changes = {} if config["run"] is None else changes_to(Path(config["run"]), settings.resolved)
         for key, (old, new) in changes.items():
             progress.line(f"{key}: {_shown(old)} -> {_shown(new)}")
-        if without_effect := unread(parsed.overrides, config):
-            progress.line(without_effect)
+        if ignored := without_effect(parsed.overrides, config):
+            progress.line(ignored)
         quiet_libraries(settings.model.threads)
         try:
             policy, iteration = evaluated_policy(config, progress)

@@ -15,8 +15,8 @@ from hgpo_gym.experiments.league import run_league
 from hgpo_gym.interrupts import interrupts_raised
 from hgpo_gym.progress import Progress
 from hgpo_gym.runs.checkpoints import Checkpoints
+from hgpo_gym.section import check_read
 from hgpo_gym.trainers.libraries import quiet_libraries
-from hgpo_gym.trainers.settings import check_read
 
 
 def train(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
@@ -24,7 +24,7 @@ def train(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
     with mistakes_explained():
         settings = parse_run(config)
         quiet_libraries(settings.model.threads)
-        check_read(parsed.overrides, [settings])
+        check_read(parsed.overrides, settings.unread)
     try:
         reports = train_run(config)
     except Exception as error:

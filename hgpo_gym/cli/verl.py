@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from hgpo_gym.adapters.verl.launch import as_yaml, launch
-from hgpo_gym.adapters.verl.run_settings import Scale, check_given_keys, verl_settings
+from hgpo_gym.adapters.verl.run_settings import UNREAD, Scale, verl_settings
 from hgpo_gym.cli.errors import mistakes_explained
 from hgpo_gym.config.compose import parse_run
-from hgpo_gym.section import parse_section
+from hgpo_gym.section import check_read, parse_section
 
 
 def verl(config: dict[str, Any], arguments: Namespace) -> None:
@@ -31,5 +31,5 @@ def show_settings(config: dict[str, Any], arguments: Namespace) -> str:
 
 
 def _scale(config: dict[str, Any], overrides: Sequence[str]) -> Scale:
-    check_given_keys([override.partition("=")[0].lstrip("+~") for override in overrides])
+    check_read(overrides, UNREAD)
     return parse_section(Scale, {name: config[name] for name in Scale.model_fields})

@@ -1,7 +1,7 @@
 """The settings of `hgpo-gym eval run=RUN`: those of the run, with the changes of the command line."""
 
 import copy
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ from hgpo_gym.config import choices
 from hgpo_gym.config.compose import ConfigError, check_given, is_of_run, load_config, load_partly, parse_overrides
 from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.runs.directory import NOT_SET, flatten, read_config
+from hgpo_gym.section import unread
 from hgpo_gym.trainers.model_kinds import is_language_model
 
 REPLACED_BY_CHOICE = {"env": ("env", "env_name", "evaluation.split"), "algo": ("algo", "learner")}
@@ -26,7 +27,7 @@ TRAINING_ALONE = {
     **dict.fromkeys(("shaping", "checkpoint"), ""),
 }
 """Settings that an evaluation does not read, with the setting that it reads instead, if any."""
-NEW_MODELS_TOO = ("trainer", "warmstart", "tiny")
+NEW_MODELS_TOO = dict.fromkeys(("trainer", "warmstart", "tiny"), "")
 """Settings that are read only if a new model is created."""
 
 
@@ -85,7 +86,8 @@ def changes_to(run: Path, resolved: Mapping[str, Any]) -> dict[str, tuple[Any, A
         for key in dict.fromkeys((*new, *old))
         if key != "plugins" and old.get(key, _ABSENT) != new.get(key, _ABSENT)
     }
-    changes = {key: change for key, change in changes.items() if not _within(key, [*TRAINING_ALONE, *NEW_MODELS_TOO])}
+    ignored = unread(changes, TRAINING_ALONE | NEW_MODELS_TOO)
+    changes = {key: change for key, change in changes.items() if key not in ignored}
     if "env.id" in changes and (environment := ENVIRONMENTS.get(resolved["env"]["id"])):
         defaults = flatten(load_config("eval", [f"env={environment.name}"]))
         changes = {
@@ -101,20 +103,12 @@ def default_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     return load_partly("config", _choices_of(config, {}))
 
 
-def unread(overrides: Sequence[str], config: Mapping[str, Any]) -> str:
+def without_effect(overrides: Sequence[str], config: Mapping[str, Any]) -> str:
     """Return a line that names the overrides that an evaluation does not read; empty if it reads all."""
     new_model = config["run"] is None and config["policy"] == "model"
-    sections = [*TRAINING_ALONE, *(() if new_model else NEW_MODELS_TOO)]
-    unread_keys = [key for item in parse_overrides(overrides) if _within(key := str(item.key_or_group), sections)]
-    names = [
-        f"{key} (here {TRAINING_ALONE[key]})" if TRAINING_ALONE.get(key) else key for key in dict.fromkeys(unread_keys)
-    ]
+    table = TRAINING_ALONE if new_model else TRAINING_ALONE | NEW_MODELS_TOO
+    names = [f"{key} (here {instead})" if instead else key for key, instead in unread(overrides, table).items()]
     return f"Read by training alone, and without effect here: {', '.join(names)}." if names else ""
-
-
-def _within(key: str, sections: Collection[str]) -> bool:
-    """Return True if a key is one of these sections or in one of them."""
-    return any(key == section or key.startswith(f"{section}.") for section in sections)
 
 
 def _read(run: Path) -> dict[str, Any]:

@@ -17,11 +17,10 @@ from hgpo_gym.experiments.slurm_jobs import SlurmSettings, slurm_jobs
 from hgpo_gym.files import open_plain
 from hgpo_gym.progress import Progress
 from hgpo_gym.runs.directory import latest_metrics
-from hgpo_gym.section import SettingsSection, parse_section
+from hgpo_gym.section import SettingsSection, check_read, parse_section
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.code_used import changed_code_warnings
 from hgpo_gym.trainers.run import code_of, make_learner
-from hgpo_gym.trainers.settings import check_read
 
 LAUNCHERS: Mapping[str, type[SettingsSection]] = {
     "processes": SettingsSection,
@@ -114,7 +113,7 @@ def _check(runs: Collection[PlannedRun], progress: Progress) -> None:
     for run in by_algorithm.values():
         make_learner(run.settings, progress).check()
     shared = [override for run in runs for override in run.overrides]
-    check_read(shared, [run.settings for run in by_algorithm.values()])
+    check_read(shared, *(run.settings.unread for run in by_algorithm.values()))
 
 
 def _share_initial_weights(runs: Collection[PlannedRun], progress: Progress) -> None:

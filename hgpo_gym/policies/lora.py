@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LoraSettings(SettingsSection):
-    """See `configs/model/pretrained.yaml`."""
+    """See `configs/model/shared/language_model.yaml`."""
 
     rank: PositiveInt | None
     alpha: NonNegativeFloat

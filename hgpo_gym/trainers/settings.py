@@ -4,7 +4,7 @@ The YAML files in `configs/` hold the defaults and explain each key. These class
 anything runs. `RunSettings.parse` is the entry point: no other code sees an untyped configuration.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
@@ -356,26 +356,24 @@ class RunSettings(PlaySettings):
 
     @property
     def unread(self) -> dict[str, str]:
-        """The settings that this run does not read, each with the reason. A section stands for all its keys."""
-        source, model = self.warmstart.source, self.resolved["model"]
-        from_scratch = self.model.is_language_model and not model.get("path")
+        """The settings that this run does not read, each with the reason, see `section.unread`."""
+        source = self.warmstart.source
+        from_scratch = self.model.is_language_model and not self.resolved["model"].get("path")
         reasons: dict[str, str] = {}
         if self.learner.name == "sb3":
-            names = [
-                f"trainer.{name}"
-                for name in ("learning_rate", "mini_batch_episodes", "mini_batch_size", "update_epochs")
-            ]
-            reasons |= dict.fromkeys([*names, "objective", "correction"], f"algo={self.algo.name} has its own, algo.*")
+            names = ("learning_rate", "mini_batch_episodes", "mini_batch_size", "update_epochs")
+            sections = ("objective", "correction", "warmstart", "rollout.temperature")
+            keys = [*(f"trainer.{name}" for name in names), *sections]
+            reasons |= dict.fromkeys(keys, f"algo={self.algo.name} has a network and options of its own, algo.*")
         if source == "none":
             # A model made from scratch also builds its vocabulary from the episodes.
-            episodes = () if from_scratch else ("episodes",)
-            names = ["epochs", "learning_rate", "batch_size", "loss", *episodes]
-            reasons |= {f"warmstart.{name}": "warmstart.source=none imitates nothing" for name in names}
+            names = ("epochs", "learning_rate", "batch_size", "loss", *(() if from_scratch else ("episodes",)))
+            reasons |= dict.fromkeys((f"warmstart.{name}" for name in names), "warmstart.source=none imitates nothing")
         if source != "expert":
             reasons["warmstart.random_actions"] = f"warmstart.source={source} is no expert"
         if not from_scratch:
-            sizes = ("hidden_size", "layers", "heads", "vocabulary_size")
-            reasons |= {f"tiny.{name}": "no model is made from scratch by model=tiny" for name in sizes}
+            names = ("hidden_size", "layers", "heads", "vocabulary_size")
+            reasons |= dict.fromkeys((f"tiny.{name}" for name in names), "model=tiny alone makes a model from scratch")
         return reasons
 
     @property
@@ -401,12 +399,3 @@ class RunSettings(PlaySettings):
     def changed(self, **values: Any) -> Self:
         """Return the settings with other values of top-level keys."""
         return type(self).parse({**self.resolved, **values})
-
-
-def check_read(overrides: Iterable[str], runs: Iterable[RunSettings]) -> None:
-    """Raise ValueError if overrides of a command line name settings that none of its runs reads."""
-    reasons = [run.unread for run in runs]
-    for key in (override.partition("=")[0].lstrip("+~") for override in overrides):
-        unread = [[why for name, why in by_name.items() if f"{key}.".startswith(f"{name}.")] for by_name in reasons]
-        if unread and all(unread):
-            raise ValueError(f"{key} is not read: {unread[0][0]}. Leave it out.")

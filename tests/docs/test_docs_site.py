@@ -142,7 +142,8 @@ def test_every_key_of_a_configuration_is_listed_with_its_value_and_explained():
         file = config_files()[path.relative_to(FOLDER).with_suffix("").as_posix()]
         values = yaml.safe_load(path.read_text())
         values.pop("defaults", None)
-        group = "" if path.parent == FOLDER or "_global_" in path.read_text() else f"{path.parent.name}."
+        folder = path.relative_to(FOLDER).parts[0]
+        group = "" if path.parent == FOLDER or "_global_" in path.read_text() else f"{folder}."
         listed = {key.path: yaml.safe_load(key.default) for key in file.keys}
         expected = dict(flat(values, group))
         if path.stem in (registry := REGISTRIES.get(path.parent.name, {})):  # the signature has the rest
@@ -178,7 +179,7 @@ def test_every_key_of_a_configuration_is_listed_with_its_value_and_explained():
         ),
         ("env/secret_word", "memory.window", "Past steps that the prompt shows: a number, 0 for none, null for the"),
         ("algo/hgpo", "algo.name", "Hierarchy-of-Groups Policy Optimization"),
-        ("model/tiny", "model.lora.rank", "LoRA: only an adapter of this rank trains"),
+        ("model/shared/language_model", "model.lora.rank", "LoRA: only an adapter of this rank trains"),
     ],
 )
 def test_a_key_is_explained_by_the_comment_that_is_about_it(name, path, expected):

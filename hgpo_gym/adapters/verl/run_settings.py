@@ -26,19 +26,19 @@ AGGREGATIONS = {
     "sequence_mean": "seq-mean-token-mean",
     "sequence_sum": "seq-mean-token-sum-norm",
 }
-WITHOUT_MEANING = {
+UNREAD = {
     "distributed": "verl divides the model over all GPUs: set gpus and nodes",
-    "rollout.workers": "set -- actor_rollout_ref.rollout.agent.num_workers=N, whose processes have the environments",
+    "rollout.workers": "verl has processes with environments: set -- actor_rollout_ref.rollout.agent.num_workers=N",
     "rollout.worker_timeout": "environments run in the processes of verl's agent loop workers",
-    "rollout.staleness": "set mode=colocate_async or mode=separate_async",
-    "rollout.overlap": "set mode=colocate_async or mode=separate_async",
+    "rollout.staleness": "verl has none: set mode=colocate_async or mode=separate_async",
+    "rollout.overlap": "verl has none: set mode=colocate_async or mode=separate_async",
     "evaluation.num_envs": "all episodes of a validation are played at once",
     "checkpoint.keep_best": "verl keeps the newest checkpoints",
-    "checkpoint.transcripts": "-- trainer.rollout_data_dir=FOLDER and trainer.validation_data_dir=FOLDER write them",
-    "checkpoint.rollouts_every": "-- trainer.rollout_data_dir=FOLDER writes rollouts",
+    "checkpoint.transcripts": "set -- trainer.rollout_data_dir=FOLDER and trainer.validation_data_dir=FOLDER",
+    "checkpoint.rollouts_every": "verl writes rollouts by -- trainer.rollout_data_dir=FOLDER",
     "model.device": "verl takes the GPUs that Ray has",
     "model.threads": "verl starts its own processes",
-    "engine.kv_cache_gib": "set engine.gpu_memory_utilization",
+    "engine.kv_cache_gib": "verl takes a share of the GPU: set engine.gpu_memory_utilization",
     "engine.sleep_level": "verl frees the engine's memory before each update",
     "engine.adapter": "verl decides how an adapter reaches the engine",
     "engine.server": "verl starts its own servers",
@@ -48,7 +48,7 @@ WITHOUT_MEANING = {
     "warmstart": "verl trains a given model: make one with hgpo-gym warmstart, and set model.path",
     "tiny": "verl trains a given model: make one with hgpo-gym warmstart, and set model.path",
 }
-"""Settings of a run that nothing in verl reads, each with what to do instead."""
+"""Settings of a run that nothing in verl reads, each with the reason or what to do instead, see `section.unread`."""
 
 
 class Scale(SettingsSection):
@@ -58,14 +58,6 @@ class Scale(SettingsSection):
     nodes: PositiveInt
     mode: Literal["sync", "colocate_async", "separate_async"]
     rollout_gpus: PositiveInt | None = None
-
-
-def check_given_keys(keys: list[str]) -> None:
-    """Raise ValueError if one of the keys that a user has set has no meaning in verl."""
-    for key in keys:
-        for name, instead in WITHOUT_MEANING.items():
-            if key == name or key.startswith(f"{name}."):
-                raise ValueError(f"{key} has no meaning in verl: {instead}.")
 
 
 def verl_settings(run: RunSettings, scale: Scale) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from hgpo_gym.trainers.models.sizes import Threads, check_fits
 
 
 class LanguageModelSettings(SettingsSection):
-    """See `configs/model/tiny.yaml` and `pretrained.yaml`. The shape is that of a model made from scratch, when
-    `path` is null."""
+    """See `tiny.yaml`, `pretrained.yaml` and `shared/language_model.yaml` in `configs/model`. The shape is that of a
+    model made from scratch, when `path` is null."""
 
     path: str | None
     seed: NonNegativeInt

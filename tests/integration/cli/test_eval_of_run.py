@@ -7,7 +7,7 @@ import yaml
 
 from hgpo_gym.analysis.report.load import load_runs
 from hgpo_gym.config.compose import load_config
-from hgpo_gym.config.of_run import load_evaluation, unread
+from hgpo_gym.config.of_run import load_evaluation, without_effect
 from hgpo_gym.runs.directory import read_config, read_summary
 from tests.support.commands import run
 from tests.support.small_runs import finished
@@ -115,7 +115,7 @@ def test_settings_that_only_training_reads_are_named_and_change_nothing(trained,
     assert (
         "Read by" not in run(capsys, "eval", "policy=random", "env=sokoban", "env.levels=12", "evaluation.tasks=1")[1]
     )
-    assert unread(["trainer.precision=float32", "seed=1"], load_config("eval", [])).endswith(
+    assert without_effect(["trainer.precision=float32", "seed=1"], load_config("eval", [])).endswith(
         "here: seed (here evaluation.decoding_seeds)."
     )
 

@@ -136,16 +136,6 @@ def test_the_default_step_limit_is_the_environments(tmp_path):
     assert read_metrics(tmp_path)[0]["steps"] == 4 * 4 * 24
 
 
-def test_settings_that_have_no_effect_are_named(tmp_path, capsys):
-    overrides = [*ALGORITHMS["sb3_ppo"], "trainer.iterations=0"]
-    train(tmp_path / "plain", *overrides)
-    assert "has no effect" not in capsys.readouterr().out
-    train(tmp_path / "ignored", *overrides, "model=features", "warmstart.source=expert", "rollout.temperature=0.5")
-    lines = capsys.readouterr().out.splitlines()
-    assert "warmstart.source=expert has no effect: algo=sb3_ppo begins with a new network of its own." in lines
-    assert "rollout.temperature=0.5 has no effect: algo=sb3_ppo explores by options of its own." in lines
-
-
 def test_mistakes_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"Unknown option of sb3_ppo 'clip_rnge'\. Did you mean 'clip_range'"):
         new_policy(load_run(["algo=sb3_ppo", "+algo.clip_rnge=0.1"]))

@@ -6,7 +6,7 @@ import pytest
 
 from hgpo_gym.config.compose import ConfigError, load_config, load_run
 from hgpo_gym.runs.renamed import with_new_settings
-from hgpo_gym.trainers.settings import check_read
+from hgpo_gym.section import check_read
 from tests.support.commands import run as command
 
 TABLE = ["model=tabular"]
@@ -19,6 +19,7 @@ PARSED = {
     "trainer.loss_constant=9": ["trainer.loss_aggregation=sequence_sum"],
     "trainer.learning_rate=0.1": [],
     "objective=gspo": ["model=tiny"],
+    "rollout.temperature=0.5": [],
 }
 """Each with what makes it read. The parsed settings tell."""
 COMPOSED = {
@@ -33,10 +34,10 @@ COMPOSED = {
 @pytest.mark.parametrize(("setting", "others"), PARSED.items(), ids=PARSED)
 def test_a_setting_is_refused_where_nothing_reads_it_and_nowhere_else(setting, others):
     key = setting.partition("=")[0]
-    check_read([setting], [load_run([*TABLE, setting, *others])])
-    unread = ["algo=sb3_ppo"] if key in ("trainer.learning_rate", "objective") else TABLE
+    check_read([setting], load_run([*TABLE, setting, *others]).unread)
+    unread = ["algo=sb3_ppo"] if key in ("trainer.learning_rate", "objective", "rollout.temperature") else TABLE
     with pytest.raises(ValueError, match=rf"^{key}"):
-        check_read([setting], [load_run([*unread, setting])])
+        check_read([setting], load_run([*unread, setting]).unread)
 
 
 def test_an_option_of_another_choice_is_refused_with_those_that_have_it():

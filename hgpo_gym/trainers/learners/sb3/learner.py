@@ -26,9 +26,6 @@ from hgpo_gym.trainers.update.diverged import NonFiniteError
 UPDATE_METRICS = {"loss": "train/loss", "kl_behaviour": "train/approx_kl", "value_loss": "train/value_loss"}
 """Metrics of an update, mapped to the names that Stable-Baselines3 logs."""
 
-NOT_IMITATED = "warmstart.source={} has no effect: algo={} begins with a new network of its own."
-TEMPERATURE_NOT_READ = "rollout.temperature={:g} has no effect: algo={} explores by options of its own."
-
 
 class Sb3Learner:
     """PPO or DQN, with a separate network in place of the run's model.
@@ -90,10 +87,6 @@ class Sb3Learner:
         self.task_ids = training_tasks(self.run.rollout.train_tasks, self.env)
         first = {"task_ids": self.task_ids[:1], "reset_mask": np.arange(self.num_envs) == 0}
         check_listed(self.env.reset(seed=0, options=first)[1]["admissible_actions"][0])
-        if (source := self.run.warmstart.source) != "none":
-            self.progress.line(NOT_IMITATED.format(source, self.run.algo.name))
-        if (temperature := self.run.rollout.temperature) != 1.0:
-            self.progress.line(TEMPERATURE_NOT_READ.format(temperature, self.run.algo.name))
 
     def rollout_weights(self) -> AbstractContextManager[Any]:
         return nullcontext()
