@@ -22,6 +22,11 @@ SIZE = (5.0, 3.4)
 FONT_SIZE = 11
 LEGEND_ROW = 0.22
 """Inches of a row of the legend."""
+MARGINS = {"left": 0.85, "right": 0.15, "bottom": 0.55, "top": 0.35}
+"""Inches around the axes of a curve, without the legend's further rows. matplotlib would take a third of the time of a
+picture to find them."""
+TICKS = 5
+"""Most intervals between the ticks of an axis of curves. Each tick takes a millisecond, and a phone has little room."""
 LABEL_WIDTH = 20
 """Characters of a row's label before a line break."""
 SMOOTHING = 5
@@ -156,13 +161,17 @@ def _panel(horizontal: str, vertical: str, rows: int = 0) -> tuple[Figure, Axes]
     """Return an empty panel; with `rows`, its height fits that many labelled rows."""
     # The font size applies when axes are created; it must not leak into other figures.
     with mpl.rc_context({"font.size": FONT_SIZE}):
-        figure = Figure(figsize=(SIZE[0], 1.1 + 0.55 * rows) if rows else SIZE, layout="constrained")
+        if rows:
+            figure = Figure(figsize=(SIZE[0], 1.1 + 0.55 * rows), layout="constrained")
+        else:
+            figure = Figure(figsize=SIZE)
         axes = figure.subplots()
         axes.set(xlabel=horizontal, ylabel=vertical)
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-        if horizontal == "iteration":
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if not rows:
+            axes.xaxis.set_major_locator(MaxNLocator(TICKS, integer=horizontal == "iteration"))
+            axes.yaxis.set_major_locator(MaxNLocator(TICKS))
     return figure, axes
 
 
@@ -181,7 +190,23 @@ def _legend(figure: Figure, axes: Axes) -> None:
     # Integer division rounded up.
     rows = -(-len(labels) // columns)
     figure.set_figheight(figure.get_figheight() + LEGEND_ROW * (rows - 1))
-    figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False, fontsize=FONT_SIZE)
+    place = "upper center"
+    if figure.get_layout_engine():
+        place = f"outside {place}"
+    else:
+        _set_margins(figure, LEGEND_ROW * (rows - 1))
+    figure.legend(handles, labels, loc=place, ncols=columns, frameon=False, fontsize=FONT_SIZE)
+
+
+def _set_margins(figure: Figure, above: float) -> None:
+    """Place the axes of a curve, with room for the legend's further rows `above`, in inches."""
+    width, height = figure.get_size_inches()
+    figure.subplots_adjust(
+        left=MARGINS["left"] / width,
+        right=1 - MARGINS["right"] / width,
+        bottom=MARGINS["bottom"] / height,
+        top=1 - (MARGINS["top"] + above) / height,
+    )
 
 
 def _rows(figure: Figure, axes: Axes, labels: Iterable[str]) -> Figure:

@@ -84,7 +84,7 @@ def update(comparison: Comparison, style: Styles) -> Section:
             figures.update_curve(recorded, style, metric, METRICS[metric].title, share=METRICS[metric].unit == SHARE),
         )
         for metric in DRAWN
-        if (recorded := comparison.recording_any(metric)).runs
+        if comparison.has_curves and (recorded := comparison.recording_any(metric)).runs
     ]
     return Section("The update", [Table("update", caption, columns, tuple(rows)), *pictures] if rows else [])
 

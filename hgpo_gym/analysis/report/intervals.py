@@ -12,9 +12,8 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
 
-# scipy.stats takes half a second to import: only comparisons of several runs import it, where they need it.
+# scipy takes long to import (stats: half a second). Only comparisons of several runs import it, where they need it.
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000
@@ -151,7 +150,11 @@ def student_quantile(count: int) -> float:
 
     It is Student's t quantile, with one degree of freedom less than there are independent numbers.
     """
-    return float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) if count > 1 else float("nan")
+    if count < 2:
+        return float("nan")
+    from scipy.special import stdtrit
+
+    return float(stdtrit(count - 1, (1 + CONFIDENCE) / 2))
 
 
 def permutation_p_value(scores: Sequence[float] | np.ndarray, other_scores: Sequence[float] | np.ndarray) -> float:

@@ -258,6 +258,11 @@ class Comparison:
         return [cost for cost in COSTS if all(run.has(cost) for run in self.all_runs)]
 
     @property
+    def has_curves(self) -> bool:
+        """True if every run has two iterations: a curve of one says no more than the tables."""
+        return all(len(run.metrics) > 1 for run in self.all_runs)
+
+    @property
     def distinguishing_settings(self) -> dict[str, dict[str, Any]]:
         """The settings of each label that differ between labels and do not follow from the algorithm's name.
 

@@ -43,11 +43,17 @@ def learning_curves(comparison: Comparison, style: Styles) -> Section:
                 if "tokens" in comparison.costs
                 else []
             ),
-            Picture(
-                "training_success",
-                f"Success in the training rollouts, averaged over {figures.SMOOTHING} iterations: on training tasks, "
-                "at the temperature of training.",
-                figures.training_curve(comparison, style, "success", "success", share=True),
+            *(
+                [
+                    Picture(
+                        "training_success",
+                        f"Success in the training rollouts, averaged over {figures.SMOOTHING} iterations: on training "
+                        "tasks, at the temperature of training.",
+                        figures.training_curve(comparison, style, "success", "success", share=True),
+                    )
+                ]
+                if comparison.has_curves
+                else []
             ),
         ],
     )

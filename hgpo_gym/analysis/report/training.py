@@ -97,7 +97,7 @@ def credit_assignment(comparison: Comparison, style: Styles) -> Section:
             ),
         )
         for metric, name in CREDIT_METRICS.items()
-        if recording[metric].runs
+        if comparison.has_curves and recording[metric].runs
     ]
     return Section("Credit assignment", [Table("credit_assignment", caption, columns, tuple(rows)), *pictures])
 
