@@ -6,6 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
+MANY_STEPS = 16
+"""Past steps from which on a prompt is kept without a copy of them."""
+
+
 class PastStep(NamedTuple):
     """An observation and the action after it."""
 
@@ -57,6 +61,41 @@ class PastSteps(Sequence[PastStep]):
         for number in range(len(texts), self._stop):
             texts.append(format_step(past_step, self._steps[number], number + 1))
         return texts[self._start : self._stop]
+
+    def split(self, prompt: str, past_step: str) -> "str | SplitPrompt":
+        """Return a prompt to keep: without a copy of the steps, if it shows them in this form and they are many."""
+        if len(self) < MANY_STEPS:
+            return prompt
+        before, found, after = prompt.partition("".join(self.formatted(past_step)))
+        return SplitPrompt(before, self._texts[past_step], self._start, self._stop, after) if found else prompt
+
+
+class SplitPrompt:
+    """A prompt as the texts around its past steps. All prompts of an episode share the steps' texts, so that what is
+    kept of them grows with the episode's length, not with its square. `str` returns the prompt.
+
+    Args:
+        before, after: the texts around the past steps.
+        texts: the formatted steps of the episode; later ones may be added to the list.
+        start, stop: the steps that are shown.
+    """
+
+    __slots__ = ("_after", "_before", "_start", "_stop", "_texts")
+
+    def __init__(self, before: str, texts: list[str], start: int, stop: int, after: str):
+        self._before, self._texts, self._start, self._stop, self._after = before, texts, start, stop, after
+
+    def __str__(self) -> str:
+        return "".join((self._before, *self._texts[self._start : self._stop], self._after))
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == str(other) if isinstance(other, str | SplitPrompt) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SplitPrompt, (self._before, self._texts, self._start, self._stop, self._after)
 
 
 def format_step(past_step: str, step: PastStep, number: int) -> str:

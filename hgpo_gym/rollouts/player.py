@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hgpo_gym.memory.context import Written
+from hgpo_gym.memory.context import SplitPrompt, PastSteps, Written
 from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.memory.notes import write_notes
 from hgpo_gym.memory.prompts import PromptTemplate, ShorterPrompts
@@ -239,7 +239,7 @@ class Player:
                 self._info["admissible_actions"],
                 words,
                 self._info.get("expert_action") if acts else None,
-                self._prompt_of_role,
+                self._kept_prompt(template),
                 response.text,
                 response.truncated,
                 self._info.get("action_descriptions", ()),
@@ -251,6 +251,13 @@ class Player:
             carried=prefix.carried,
         )
         return self._take_in(row)
+
+    def _kept_prompt(self, template: PromptTemplate) -> str | SplitPrompt:
+        """Return the prompt as rows keep it, see `SplitPrompt`."""
+        history = self._info["context"].history
+        if isinstance(history, PastSteps):
+            return history.split(self._prompt_of_role, template.past_step)
+        return self._prompt_of_role
 
     def _take_in(self, row: StepRecord) -> str | None:
         """Append the row of a response. Return as `on_response` does."""

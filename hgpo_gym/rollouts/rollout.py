@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch, labels
+from hgpo_gym.memory.context import SplitPrompt
 from hgpo_gym.policies.base import TokenRecord
 
 
@@ -31,7 +32,8 @@ class StepText(NamedTuple):
         admissible_actions: empty where actions are open-ended.
         action: parsed from the response; empty where none was found.
         expert_action: of the environment's expert, where one was asked.
-        prompt, response: the exact prompt and response.
+        kept_prompt: the exact prompt, without a copy of a long history; `prompt` is its text.
+        response: the exact response.
         truncated: the response reached the maximum length.
         action_descriptions: meanings of the admissible actions, where the environment gives them.
         notes: what the agent read of its own, with `memory=notes`.
@@ -43,12 +45,17 @@ class StepText(NamedTuple):
     admissible_actions: tuple[str, ...]
     action: str
     expert_action: str | None
-    prompt: str = ""
+    kept_prompt: str | SplitPrompt = ""
     response: str = ""
     truncated: bool = False
     action_descriptions: tuple[str, ...] = ()
     notes: str = ""
     expert_notes: str | None = None
+
+    @property
+    def prompt(self) -> str:
+        """The exact prompt."""
+        return str(self.kept_prompt)
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ def from_rollout(rollout: Rollout) -> list[Transcript]:
         Transcript(
             episode.task_id,
             episode.won,
-            tuple(rollout.steps[row]._replace(prompt="", response="") for row in row_indices),
+            tuple(rollout.steps[row]._replace(kept_prompt="", response="") for row in row_indices),
         )
         for episode, row_indices in zip(rollout.episodes, rows, strict=True)
     ]

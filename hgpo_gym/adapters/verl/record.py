@@ -116,7 +116,7 @@ def _tokens(row: Row) -> TokenRecord:
 
 def _text(row: Row, decode: Callable[[Sequence[int]], str]) -> StepText:
     texts = {**row.fields["text"], "admissible_actions": tuple(row.fields["text"]["admissible_actions"])}
-    return StepText(**texts, prompt=decode(row.prompt_ids), response=decode(row.response_ids))
+    return StepText(**texts, kept_prompt=decode(row.prompt_ids), response=decode(row.response_ids))
 
 
 def with_shaping(rows: Sequence[Row], choice: Choice, decode: Callable[[Sequence[int]], str]) -> list[list[dict]]:

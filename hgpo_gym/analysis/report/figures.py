@@ -161,10 +161,8 @@ def _panel(horizontal: str, vertical: str, rows: int = 0) -> tuple[Figure, Axes]
     """Return an empty panel; with `rows`, its height fits that many labelled rows."""
     # The font size applies when axes are created; it must not leak into other figures.
     with mpl.rc_context({"font.size": FONT_SIZE}):
-        if rows:
-            figure = Figure(figsize=(SIZE[0], 1.1 + 0.55 * rows), layout="constrained")
-        else:
-            figure = Figure(figsize=SIZE)
+        size = (SIZE[0], 1.1 + 0.55 * rows) if rows else SIZE
+        figure = Figure(figsize=size, layout="constrained" if rows else None)
         axes = figure.subplots()
         axes.set(xlabel=horizontal, ylabel=vertical)
         axes.grid(alpha=0.3)

@@ -1,5 +1,6 @@
 """A rollout's columns beside rewards and keys, its saved files, and the selection of episodes."""
 
+import pickle
 from dataclasses import replace
 from functools import partial
 
@@ -233,3 +234,29 @@ def test_similar_observations_of_a_rollout_have_one_key():
     np.testing.assert_array_equal(similar.context_keys, expected.context_keys)
     np.testing.assert_array_equal(similar.final_keys, expected.final_keys)
     assert len(np.unique(similar.context_keys)) < len(np.unique(exact.context_keys))
+
+
+def test_kept_prompts_of_a_whole_history_grow_as_the_history_does():
+    """The prompts are exact, and their bytes are those of the episode's texts, not of a copy at each step."""
+    kept, shown = [], []
+    for steps in (50, 200):
+        vector = TextVectorEnv(
+            "hgpo_gym/SignpostMaze-v0", 1, 1, sections=2, distance=99, split="all", max_episode_steps=steps
+        )
+        env = ContextWrapper(vector, "brief", window=None)
+        prompts, receive = [], env.receive
+        env.receive = lambda at_least=1: note(receive(at_least))
+
+        def note(results):
+            prompts.extend(prompt for prompt, *_ in results.values())
+            return results
+
+        rollout = play(env, groups=1)
+        again = pickle.loads(pickle.dumps(rollout.steps))
+        for steps_kept in (rollout.steps, again):
+            assert [step.prompt for step in steps_kept[1:]] == prompts[:-1]
+        kept.append(len(pickle.dumps(rollout.steps)))
+        shown.append(sum(len(step.prompt) for step in rollout.steps))
+    assert len(rollout.steps) == 200
+    assert kept[1] < 5 * kept[0] < shown[1] / 2
+    assert shown[1] > 12 * shown[0]
