@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-
 MANY_STEPS = 16
 """Past steps from which on a prompt is kept without a copy of them."""
 

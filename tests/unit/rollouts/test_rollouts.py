@@ -236,27 +236,25 @@ def test_similar_observations_of_a_rollout_have_one_key():
     assert len(np.unique(similar.context_keys)) < len(np.unique(exact.context_keys))
 
 
+class Noting(ContextWrapper):
+    """Also lists the prompts that it shows."""
+
+    def receive(self, at_least=1):
+        results = super().receive(at_least)
+        self.__dict__.setdefault("shown", []).extend(prompt for prompt, *_ in results.values())
+        return results
+
+
 def test_kept_prompts_of_a_whole_history_grow_as_the_history_does():
     """The prompts are exact, and their bytes are those of the episode's texts, not of a copy at each step."""
     kept, shown = [], []
-    for steps in (50, 200):
-        vector = TextVectorEnv(
-            "hgpo_gym/SignpostMaze-v0", 1, 1, sections=2, distance=99, split="all", max_episode_steps=steps
-        )
-        env = ContextWrapper(vector, "brief", window=None)
-        prompts, receive = [], env.receive
-        env.receive = lambda at_least=1: note(receive(at_least))
-
-        def note(results):
-            prompts.extend(prompt for prompt, *_ in results.values())
-            return results
-
-        rollout = play(env, groups=1)
-        again = pickle.loads(pickle.dumps(rollout.steps))
-        for steps_kept in (rollout.steps, again):
-            assert [step.prompt for step in steps_kept[1:]] == prompts[:-1]
-        kept.append(len(pickle.dumps(rollout.steps)))
-        shown.append(sum(len(step.prompt) for step in rollout.steps))
-    assert len(rollout.steps) == 200
-    assert kept[1] < 5 * kept[0] < shown[1] / 2
+    for length in (50, 200):
+        options = {"sections": 2, "distance": 99, "split": "all", "max_episode_steps": length}
+        env = Noting(TextVectorEnv("hgpo_gym/SignpostMaze-v0", 1, 1, **options), "brief", window=None)
+        steps = play(env, groups=1).steps
+        for same_steps in (steps, pickle.loads(pickle.dumps(steps))):
+            assert [step.prompt for step in same_steps[1:]] == env.shown[:-1]
+        kept.append(len(pickle.dumps(steps)))
+        shown.append(sum(len(step.prompt) for step in steps))
     assert shown[1] > 12 * shown[0]
+    assert kept[1] < 5 * kept[0] < shown[1] / 2
