@@ -3,8 +3,10 @@
 Episodes whose environment fails are played again.
 """
 
+import gc
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -24,6 +26,8 @@ ProgressCallback = Callable[[int, int], None]
 """Called repeatedly during play with the steps taken and the episodes ended since the last call."""
 _CHANCE = 32
 """Bits of a member's number; the bits above it count the attempts at its episode."""
+_NEVER = 2**31 - 1
+"""A threshold of Python's garbage collector that is not reached."""
 
 
 class EpisodeSpec(NamedTuple):
@@ -128,8 +132,9 @@ def play(
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     result, pending = PlayedEpisodes(), dict(specs)
     for attempt in range(max_retries + 1):
-        players = _begin(env, pending, attempt, team, record)
-        _play(env, policy, sampling, players, on_progress)
+        with _no_full_collections():
+            players = _begin(env, pending, attempt, team, record)
+            _play(env, policy, sampling, players, on_progress)
         failures = {row: vector.failures[row] for row in pending if row in vector.failures}
         result.players |= {row: player for row, player in players.items() if row not in failures}
         result.starts |= {row: vector.starts[row] for row in pending if row not in failures}
@@ -139,6 +144,21 @@ def play(
         if not (pending := {row: pending[row] for row in failures}):
             break
     return result
+
+
+@contextmanager
+def _no_full_collections() -> Iterator[None]:
+    """Collect young garbage only. A full collection searches all rows so far, which are no garbage: with thousands of
+    environments that takes as long as playing."""
+    young, middle, full = gc.get_threshold()
+    if full == _NEVER:  # another thread plays, and restores the thresholds
+        yield
+        return
+    gc.set_threshold(young, middle, _NEVER)
+    try:
+        yield
+    finally:
+        gc.set_threshold(young, middle, full)
 
 
 def _begin(

@@ -1,5 +1,6 @@
 """A rollout's columns beside rewards and keys, its saved files, and the selection of episodes."""
 
+import gc
 import pickle
 from dataclasses import replace
 from functools import partial
@@ -258,3 +259,20 @@ def test_kept_prompts_of_a_whole_history_grow_as_the_history_does():
         shown.append(sum(len(step.prompt) for step in steps))
     assert shown[1] > 12 * shown[0]
     assert kept[1] < 5 * kept[0] < shown[1] / 2
+
+
+class Watching(RandomPolicy):
+    """Notes the garbage collector's thresholds while episodes are played."""
+
+    def generate(self, requests, sampling):
+        self.thresholds = gc.get_threshold()
+        return super().generate(requests, sampling)
+
+
+def test_playing_searches_young_garbage_only():
+    """A full collection would search every row so far, again and again."""
+    policy, env, before = Watching(), maze(), gc.get_threshold()
+    collect(env, policy, Sampling(), task_ids=env.unwrapped.task_ids[:3], seeds=[(0, group) for group in range(3)])
+    assert policy.thresholds[:2] == before[:2]
+    assert policy.thresholds[2] > 1_000_000
+    assert gc.get_threshold() == before
