@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hgpo_gym.memory.context import SplitPrompt, PastSteps, Written
+from hgpo_gym.memory.context import PastSteps, SplitPrompt, Written
 from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.memory.notes import write_notes
 from hgpo_gym.memory.prompts import PromptTemplate, ShorterPrompts
