@@ -148,17 +148,17 @@ class Registry(Mapping[str, Callable[..., Any]]):
         Raises:
             ValueError: names the mistake.
         """
-        known = self.options(name)
+        parameters = self.options(name)
         takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in _signature(self[name]).parameters.values())
         for option in options:
-            if option not in known and not takes_any:
-                raise ValueError(unknown_name(f"option of {name}", option, known))
-        for option, parameter in known.items():
+            if option not in parameters and not takes_any:
+                raise ValueError(unknown_name(f"option of {name}", option, parameters))
+        for option, parameter in parameters.items():
             if parameter.default is Parameter.empty and option not in options:
                 raise ValueError(f"{self.kind} {name} needs the option {option}, which has no default.")
         plain = {option: value.item() if isinstance(value, np.generic) else value for option, value in options.items()}
-        for option in plain.keys() & known.keys():
-            check_option(option, plain[option], known[option].annotation, f"option of {self.kind} {name}")
+        for option in plain.keys() & parameters.keys():
+            check_option(option, plain[option], parameters[option].annotation, f"option of {self.kind} {name}")
         return plain
 
     def bind(self, choice: Choice) -> Callable[..., Any]:

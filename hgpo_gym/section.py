@@ -110,8 +110,8 @@ def _mistake(section: type[BaseModel], values: Mapping[str, Any], prefix: str, e
         return _Mistake(where, value, f"{where} is not set.")
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         *above, _ = entry["loc"]
-        known = [prefix + ".".join(map(str, [*above, name])) for name in _fields(section, above)]
-        return _Mistake(where, value, unknown_name("setting", where, known))
+        valid = [prefix + ".".join(map(str, [*above, name])) for name in _fields(section, above)]
+        return _Mistake(where, value, unknown_name("setting", where, valid))
     if kind == "literal_error":
         # pydantic lists the alternatives only as text: 'a', 'b' or 'c'.
         valid = [word.strip("'") for word in context["expected"].replace(" or ", ", ").split(", ")]

@@ -200,8 +200,10 @@ class StepBatch:
                 batch_columns[name] = batch_columns[name] - min(0, batch_columns[name].min(initial=0)) + next_label
                 next_label = batch_columns[name].max(initial=next_label - 1) + 1
         arrays = {name: np.concatenate([batch_columns[name] for batch_columns in columns]) for name in columns[0]}
-        known = [batch.texts for batch in batches if batch.texts is not None]
-        texts = {key: text for part in known for key, text in part.items()} if len(known) == len(batches) else None
+        all_texts = [batch.texts for batch in batches if batch.texts is not None]
+        texts = (
+            {key: text for part in all_texts for key, text in part.items()} if len(all_texts) == len(batches) else None
+        )
         return _with_columns(arrays, texts)
 
     def _columns(self) -> Iterator[tuple[str, np.ndarray]]:

@@ -113,8 +113,8 @@ def as_numbers(name: str, values: Any) -> np.ndarray:
 
 def hashes(texts: Sequence[str | None]) -> np.ndarray:
     """Return the hash of each text, uint64[N]; 0 for None."""
-    known = {text: 0 if text is None else hash_text(text) for text in set(texts)}
-    return np.fromiter(map(known.__getitem__, texts), np.uint64, len(texts))
+    hashes_of = {text: 0 if text is None else hash_text(text) for text in set(texts)}
+    return np.fromiter(map(hashes_of.__getitem__, texts), np.uint64, len(texts))
 
 
 def is_missing(value: Any) -> bool:

@@ -42,22 +42,22 @@ def transitions(batch: StepBatch, level: int = 0, time_aware: bool = False) -> T
     """
     batch.check_level(level)
     order, last = batch.in_order, is_last(batch)
-    ends = order[last[order]]
-    final_keys = batch.context_keys[:0] if batch.final_keys is None else batch.final_keys[ends]
-    ends = ends[: len(final_keys)]
+    last_rows = order[last[order]]
+    final_keys = batch.context_keys[:0] if batch.final_keys is None else batch.final_keys[last_rows]
+    last_rows = last_rows[: len(final_keys)]
     keys = np.concatenate([batch.context_keys, final_keys])[:, : level + 1]
-    groups = np.concatenate([batch.group_labels, batch.group_labels[ends]])
+    groups = np.concatenate([batch.group_labels, batch.group_labels[last_rows]])
     # The deepest level that has a key (0 is "no history"), so early steps have states too.
     depth = level - np.argmax(keys[:, ::-1] != 0, axis=1)
     turn = batch.extras.get("turn", batch.step)
-    steps_taken = np.concatenate([turn, turn[ends] + 1]) * time_aware
+    steps_taken = np.concatenate([turn, turn[last_rows] + 1]) * time_aware
     states = joint_labels(keys[np.arange(len(keys)), depth], depth, groups, steps_taken)
     state = states[: len(batch)]
     successor = np.full(len(batch), -1)
     successor[order[:-1]] = state[order[1:]]
     # The shift also linked the last step of each episode to the first of the next one.
     successor[last] = -1
-    successor[ends] = np.where(final_keys[:, 0] == 0, -1, states[len(batch) :])
+    successor[last_rows] = np.where(final_keys[:, 0] == 0, -1, states[len(batch) :])
     return Transitions(state, successor, last)
 
 
@@ -81,12 +81,12 @@ class Chain(NamedTuple):
         """Build the chain of a batch. Raises ValueError if the batch has no such level."""
         moves = transitions(batch, level, time_aware)
         state = labels(moves.state)
-        ends = state.max(initial=-1) + 1 + ~success(batch)
+        end_states = state.max(initial=-1) + 1 + ~success(batch)
         following = np.empty(len(batch), dtype=np.int64)
         following[batch.in_order[:-1]] = state[batch.in_order[1:]]
         group = np.empty(state.max(initial=-1) + 1, dtype=np.int64)
         group[state] = batch.group_labels
-        return cls(state, np.where(moves.last, ends, following), group, batch.distinct)
+        return cls(state, np.where(moves.last, end_states, following), group, batch.distinct)
 
     def mean(self, values: np.ndarray) -> np.ndarray:
         """Return the mean over the visits of each state, float64[S]. Copies of a step must have equal values."""

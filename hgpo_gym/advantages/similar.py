@@ -47,12 +47,12 @@ def cluster_observations(
         raise ValueError(unknown_name("order of texts", order, ORDERS))
     finals = np.zeros_like(batch.context_keys) if batch.final_keys is None else batch.final_keys
     seen, ends = batch.context_keys[:, 0], finals[:, 0]
-    known = texts_of_keys(np.unique(np.append(seen, ends[ends != 0])), texts)
+    text_of_key = texts_of_keys(np.unique(np.append(seen, ends[ends != 0])), texts)
     new_seen, new_ends = seen.copy(), ends.copy()
     for group in range(batch.group_labels.max(initial=-1) + 1):
         rows = np.flatnonzero(batch.group_labels == group)
-        ordered = _in_order(batch, rows, ends, known, order)
-        indices = leaders([known[text] for text in ordered], threshold, kind)
+        ordered = _in_order(batch, rows, ends, text_of_key, order)
+        indices = leaders([text_of_key[text] for text in ordered], threshold, kind)
         leader_of = {0: 0} | {text: ordered[index] for text, index in zip(ordered, indices, strict=True)}
         new_seen[rows] = [leader_of[text] for text in seen[rows].tolist()]
         new_ends[rows] = [leader_of[text] for text in ends[rows].tolist()]

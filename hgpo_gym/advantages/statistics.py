@@ -73,8 +73,8 @@ def later_in_sequence(values: np.ndarray, sequence: np.ndarray, place: np.ndarra
 
 def members_of(groups: np.ndarray) -> list[np.ndarray]:
     """Return the sorted indices int64[n] of each set, by its label 0, 1, 2, ..."""
-    ends = np.cumsum(np.bincount(groups))
-    return np.split(np.argsort(groups, kind="stable"), ends[:-1]) if len(ends) else []
+    offsets = np.cumsum(np.bincount(groups))
+    return np.split(np.argsort(groups, kind="stable"), offsets[:-1]) if len(offsets) else []
 
 
 def episode_returns(batch: StepBatch, episode_gamma: float = 1.0) -> np.ndarray:

@@ -297,18 +297,18 @@ def _check_groups(command: str, overrides: Sequence[Override]) -> None:
 
 
 def _check_keys(command: str, overrides: Sequence[Override], config: DictConfig) -> None:
-    known = list(dict.fromkeys([*_keys(config), *sorted(choices.groups_of(command))]))
+    valid = list(dict.fromkeys([*_keys(config), *sorted(choices.groups_of(command))]))
     for override in overrides:
         key = override.key_or_group
         if key in choices.choices() or override.is_add():
             continue
-        if key not in known:
+        if key not in valid:
             if _within_open(key, config):
                 continue
             group = key.partition(".")[0]
             if group == "env" and config.env.id in ENVIRONMENTS:
                 choices.env_section(ENVIRONMENTS[config.env.id])  # raises ImportError if its package is missing
-            near_first = sorted(known, key=lambda other: other.partition(".")[0] != group)
+            near_first = sorted(valid, key=lambda other: other.partition(".")[0] != group)
             raise ConfigError(
                 _of_others(key, config) or unknown_name("config key", key, near_first, meant=_renamed(key))
             )

@@ -28,8 +28,8 @@ class Steps:
     @property
     def last(self) -> np.ndarray:
         """The row of the last step of each step's episode, int64[N]."""
-        ends = np.flatnonzero(np.append(np.diff(self.episode) != 0, True))
-        return ends[self.episode]
+        last_rows = np.flatnonzero(np.append(np.diff(self.episode) != 0, True))
+        return last_rows[self.episode]
 
 
 class _Dynamics:

@@ -302,9 +302,9 @@ TokenReading = Callable[[Distributions], "torch.Tensor"]
 """Computes float32[T], a number for each token. Its name is the name of the column."""
 
 
-def column_of(read: "str | TokenReading") -> str:
-    """Return the name of the column that `read` names or computes."""
-    return read if isinstance(read, str) else read.__name__
+def column_of(reader: "str | TokenReading") -> str:
+    """Return the name of the column that `reader` names or computes."""
+    return reader if isinstance(reader, str) else reader.__name__
 
 
 class LikelihoodModel(Protocol):
@@ -326,11 +326,11 @@ class DistributionReader(Protocol):
     def read_distributions(
         self,
         records: Sequence[TokenRecord],
-        read: "Callable[[Distributions], tuple[torch.Tensor, ...]]",
+        reader: "Callable[[Distributions], tuple[torch.Tensor, ...]]",
         *,
         temperature: float,
     ) -> "Sequence[torch.Tensor]":
-        """Return the results of `read`, float32[T] each, for the records that `likelihood` would get. `read` may be
+        """Return the results of `reader`, float32[T] each, for the records that `likelihood` would get. `reader` may be
         called for some of the tokens at a time."""
 
 

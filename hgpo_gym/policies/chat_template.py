@@ -96,7 +96,7 @@ def check_prompts(
     tokenizer: "PreTrainedTokenizerBase",
     turn_of: Callable[[Any], str],
     ids_of: Callable[[str], Sequence[int]],
-    ends: Collection[int],
+    end_token_ids: Collection[int],
 ) -> None:
     """Check that prompts reach the model unchanged.
 
@@ -104,7 +104,7 @@ def check_prompts(
         tokenizer: for its name.
         turn_of: renders a prompt as the user's turn.
         ids_of: returns the tokens of a prompt.
-        ends: the tokens that end a response.
+        end_token_ids: the tokens that end a response.
 
     Raises:
         ValueError: the turn does not contain the prompt verbatim and once; two prompts have the same tokens; or a
@@ -119,7 +119,7 @@ def check_prompts(
     ids = list(ids_of(first))
     if ids == list(ids_of(second)):
         raise ValueError(f"The tokenizer of {tokenizer.name_or_path!r} has the same tokens for two different prompts.")
-    if ids[-1] in ends:
+    if ids[-1] in end_token_ids:
         raise ValueError(
             f"{source} ends a prompt with {tokenizer.convert_ids_to_tokens(ids[-1])} ({ids[-1]}), which ends responses "
             f"and does not begin one (add_generation_prompt). {_REMEDY}"

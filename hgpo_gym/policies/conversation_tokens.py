@@ -80,10 +80,10 @@ class ConversationTokens:
     def _extended(self, ids: np.ndarray, turn: EarlierTurn, prompt: str, literal_text: str) -> np.ndarray:
         """Return the tokens of a prompt, of its response as it was generated, and of the next turn."""
         response = self._encode_response(turn.response, literal_text) if turn.tokens is None else turn.tokens.token_ids
-        after, ends = self._after(prompt, literal_text)
+        after, turn_ends = self._after(prompt, literal_text)
         # A response that was truncated, or ended by a text, lacks the token with which the template ends it.
         ended = len(response) > 0 and response[-1] == self._controls.end_of_turn
-        return np.concatenate((ids, response, after[ends if ended else 0 :]))
+        return np.concatenate((ids, response, after[turn_ends if ended else 0 :]))
 
     def _stays(self, response: str) -> bool:
         """Return True if the chat template shows an earlier response as it was generated."""
@@ -146,8 +146,8 @@ class ConversationTokens:
 
         before, _, behind = after(_PROMPT).rpartition(_PROMPT)
         ids = self._written(after(prompt), before, behind, literal_text)
-        ends = np.flatnonzero(ids[: len(self._tokenize(before))] == self._controls.end_of_turn)
-        return ids, int(ends[0]) + 1 if len(ends) else 0
+        turn_ends = np.flatnonzero(ids[: len(self._tokenize(before))] == self._controls.end_of_turn)
+        return ids, int(turn_ends[0]) + 1 if len(turn_ends) else 0
 
     def _encode_reshown(self, response: str, prompt: str, literal_text: str) -> np.ndarray:
         """Return the tokens int64[A] of an earlier response as the template shows it, and of the turn after it."""

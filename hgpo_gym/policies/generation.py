@@ -35,7 +35,7 @@ class GeneratedSequence:
         prompt_ids: int64[P].
         trie: the responses to choose from; None for free text.
         uniforms: float64[longest response], the uniform numbers that its tokens are drawn by.
-        ends: the tokens and texts that end it, without a trie.
+        response_ends: the tokens and texts that end it, without a trie.
         adapter: the adapter that writes it; None if the model has one or none.
         prompt_cut: the prompt was shortened.
         begins_with: the lengths of earlier turns' tokens that the prompt may begin with, longest first.
@@ -47,7 +47,7 @@ class GeneratedSequence:
         prompt_ids: np.ndarray,
         trie: TokenTrie | None,
         uniforms: np.ndarray,
-        ends: ResponseEnds,
+        response_ends: ResponseEnds,
         adapter: str | None = None,
         *,
         prompt_cut: bool = False,
@@ -57,10 +57,10 @@ class GeneratedSequence:
         self.prompt_ids, self.adapter, self.prompt_cut = prompt_ids, adapter, prompt_cut
         self.begins_with, self.goes_on, self.prompt_cached = begins_with, goes_on, 0
         self.token_ids: list[int] = []
-        self.read = 0  # its tokens whose keys and values are in a cache
+        self.num_computed_tokens = 0  # its tokens whose keys and values are in a cache
         self.done = self._ended = False
         self.trie, self._node = trie, 0
-        self._uniforms, self._ends = uniforms, ends
+        self._uniforms, self._response_ends = uniforms, response_ends
         self._logprobs: list[float] = []
         self._allowed: list[np.ndarray] = []
         self._take_forced()
@@ -85,7 +85,7 @@ class GeneratedSequence:
     def append(self, token: int, logprob: float) -> None:
         """Add a drawn token, and the rest of the response if only one continuation remains."""
         self._append(token, logprob)
-        self._ended = self.chosen is not None if self.trie else self._ends.reached(self.token_ids)
+        self._ended = self.chosen is not None if self.trie else self._response_ends.reached(self.token_ids)
         self.done = self._ended or len(self.token_ids) >= self.longest
         self._take_forced()
 
@@ -219,7 +219,7 @@ class SequenceGenerator:
             if sequence.done and sequence.goes_on:
                 sequence.goes_on = False  # once
                 conversation = np.concatenate((sequence.prompt_ids, sequence.token_ids))
-                self.prefixes.keep(conversation, sequence.adapter, batch.cache, row, end, sequence.read)
+                self.prefixes.keep(conversation, sequence.adapter, batch.cache, row, end, sequence.num_computed_tokens)
 
     def _fits(self, parts: Sequence[_Batch], prompts: list[_Prompt], max_new_tokens: int) -> bool:
         """Return True if these prompts can be read now: they fit beside those in progress, or there are none."""
@@ -245,7 +245,7 @@ class SequenceGenerator:
         logits = head_logits(self.model, hidden[self._tensor(np.arange(len(prompts))), self._tensor(lengths - 1)])
         sequences = [sequence for prompt in prompts for sequence in prompt.members]
         for sequence in sequences:
-            sequence.read = len(sequence.prompt_ids)
+            sequence.num_computed_tokens = len(sequence.prompt_ids)
         rows = np.repeat(np.arange(len(prompts)), [len(prompt.members) for prompt in prompts])
         _draw(sequences, logits[self._tensor(rows)], sampling)
         return _Batch(sequences, cache, rows, columns + lengths[rows])
@@ -296,7 +296,7 @@ class SequenceGenerator:
         )[0][:, -1]
         active = batch.active
         for index in active:
-            batch.sequences[index].read += 1
+            batch.sequences[index].num_computed_tokens += 1
         logits = head_logits(self.model, hidden[self._tensor(active)])
         _draw([batch.sequences[index] for index in active], logits, sampling)
         return batch._replace(ends=batch.ends + 1)

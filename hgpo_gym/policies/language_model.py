@@ -47,7 +47,7 @@ class LanguageModelPolicy(TextTokens):
         options: see `TransformersSettings`.
 
     Attributes:
-        ends, end_of_text, opened: see `TextTokens`.
+        end_token_ids, end_of_text, opened: see `TextTokens`.
 
     Raises:
         ValueError: an unknown option or a wrong value, or as `TextTokens` does.
@@ -164,13 +164,13 @@ class LanguageModelPolicy(TextTokens):
     def read_distributions(
         self,
         records: Sequence[TokenRecord],
-        read: Callable[[Distributions], tuple[torch.Tensor, ...]],
+        reader: Callable[[Distributions], tuple[torch.Tensor, ...]],
         *,
         temperature: float,
     ) -> list[torch.Tensor]:
         """See `DistributionReader`. Raises ValueError as `likelihood` does."""
         self._activate_adapter(records)
-        return read_distributions(self.model, records, read, temperature=temperature)
+        return read_distributions(self.model, records, reader, temperature=temperature)
 
     def _activate_adapter(self, records: Sequence[TokenRecord]) -> None:
         """Activate the adapter of the records. Raises ValueError if they have several."""
@@ -248,5 +248,5 @@ class LanguageModelPolicy(TextTokens):
 def _generation_ends(model: Any) -> list[int]:
     """Return the end tokens of the model's `generation_config`; some models end a chat turn by another token than the
     tokenizer's."""
-    ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
-    return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
+    eos_token_id = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    return [] if eos_token_id is None else [eos_token_id] if isinstance(eos_token_id, int) else list(eos_token_id)

@@ -39,17 +39,17 @@ def likelihood(model: "PreTrainedModel", records: Sequence[TokenRecord], *, temp
 def read_distributions(
     model: "PreTrainedModel",
     records: Sequence[TokenRecord],
-    read: Callable[[Distributions], tuple[torch.Tensor, ...]],
+    reader: Callable[[Distributions], tuple[torch.Tensor, ...]],
     *,
     temperature: float,
 ) -> list[torch.Tensor]:
-    """Return what `read` computes from the distributions of the recorded responses under a language model, in one
+    """Return what `reader` computes from the distributions of the recorded responses under a language model, in one
     forward pass. If a record lists allowed tokens, the probabilities are renormalised over them.
 
     Args:
         model: a causal language model.
         records: prompts and responses; each must have at least one choice.
-        read: called with the distributions of some of the tokens at a time.
+        reader: called with the distributions of some of the tokens at a time.
         temperature: the temperature with which the responses were drawn.
     """
     device = model.device
@@ -78,7 +78,7 @@ def read_distributions(
         if ids_of_columns is not None:
             # Padding has the id 0 too, but stands after the allowed tokens; argmax returns the first match.
             drawn = (ids_of_columns == drawn[:, None]).int().argmax(1)
-        return read(Distributions(logits, drawn, states, temperature))
+        return reader(Distributions(logits, drawn, states, temperature))
 
     size = max(1, LOGITS_AT_ONCE // model.config.get_text_config().vocab_size)
     return _in_pieces(of_drawn, size, (hidden[rows, columns - 1], tokens, allowed))
@@ -126,7 +126,7 @@ def computing_in(precision: str, model: torch.nn.Module) -> AbstractContextManag
 def measure(
     policy: LikelihoodModel,
     records: Sequence[TokenRecord],
-    reads: Sequence[str | TokenReading],
+    readers: Sequence[str | TokenReading],
     *,
     temperature: float,
     max_batch_tokens: int,
@@ -135,7 +135,7 @@ def measure(
     """Return columns by name for each record: float32[C] of its choices, without gradients.
 
     Args:
-        reads: `logprobs`, `entropy`, or functions that compute a column from the distributions.
+        readers: `logprobs`, `entropy`, or functions that compute a column from the distributions.
 
     Raises:
         TypeError: the policy does not give the distributions that a function reads.
@@ -149,7 +149,7 @@ def measure(
     ]
     for batch in batches:
         with computing_in(precision, policy.model):
-            result = _read(policy, [records[index] for index in batch], reads, temperature)
+            result = _read(policy, [records[index] for index in batch], readers, temperature)
         counts = [len(records[index].choices) for index in batch]
         columns = {name: torch.split(values.cpu(), counts) for name, values in result.items()}
         for position, index in enumerate(batch):
@@ -158,11 +158,11 @@ def measure(
 
 
 def _read(
-    policy: LikelihoodModel, records: Sequence[TokenRecord], reads: Sequence[str | TokenReading], temperature: float
+    policy: LikelihoodModel, records: Sequence[TokenRecord], readers: Sequence[str | TokenReading], temperature: float
 ) -> dict[str, torch.Tensor]:
-    """Return the columns float32[T] that `reads` asks for, by name."""
-    names = list(map(column_of, reads))
-    if all(isinstance(read, str) for read in reads):
+    """Return the columns float32[T] that `readers` ask for, by name."""
+    names = list(map(column_of, readers))
+    if all(isinstance(reader, str) for reader in readers):
         result = policy.likelihood(records, temperature=temperature)
         return {name: getattr(result, name) for name in names}
     if not isinstance(policy, DistributionReader):
@@ -173,7 +173,7 @@ def _read(
 
     def read_all(distributions: Distributions) -> tuple[torch.Tensor, ...]:
         drawn = likelihood_of_drawn(distributions.logits, distributions.drawn)
-        return tuple(getattr(drawn, read) if isinstance(read, str) else read(distributions) for read in reads)
+        return tuple(getattr(drawn, reader) if isinstance(reader, str) else reader(distributions) for reader in readers)
 
     columns = policy.read_distributions(records, read_all, temperature=temperature)
     return dict(zip(names, columns, strict=True))

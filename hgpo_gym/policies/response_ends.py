@@ -51,9 +51,9 @@ class ResponseEnds:
 
 def check_stops(stop: Sequence[str], stop_token_ids: Sequence[int], vocabulary: int) -> None:
     """Raise ValueError for a text or token that cannot end a response."""
-    if not all(stop):
+    if isinstance(stop, str) or not all(isinstance(text, str) and text for text in stop):
         raise ValueError(f"engine.stop={stop!r}: expected a list of texts, none of them empty: ['</action>'].")
-    if not all(0 <= token < vocabulary for token in stop_token_ids):
+    if not all(isinstance(token, int) and 0 <= token < vocabulary for token in stop_token_ids):
         raise ValueError(
             f"engine.stop_token_ids={list(stop_token_ids)}: expected numbers of tokens, from 0 to {vocabulary - 1}."
         )

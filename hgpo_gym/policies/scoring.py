@@ -78,8 +78,8 @@ class ScoringPolicy(ABC):
         """
         self.model.eval()
         features = self.featurize(requests)
-        numbers = uniform_numbers([request.seed for request in requests], 1)[:, 0]
-        chosen, logprobs = draw(self.logits(features), sampling, numbers)
+        uniforms = uniform_numbers([request.seed for request in requests], 1)[:, 0]
+        chosen, logprobs = draw(self.logits(features), sampling, uniforms)
         drawn = zip(requests, features, chosen.tolist(), logprobs.numpy()[:, None], strict=True)
         return [
             Response(request.allowed_responses[index], _record(request, request_features, index, logprob))
@@ -98,14 +98,14 @@ class ScoringPolicy(ABC):
     def read_distributions(
         self,
         records: Sequence[TokenRecord],
-        read: Callable[[Distributions], tuple[torch.Tensor, ...]],
+        reader: Callable[[Distributions], tuple[torch.Tensor, ...]],
         *,
         temperature: float,
     ) -> tuple[torch.Tensor, ...]:
         chosen_records = [record for record in records if isinstance(record, ChosenRecord)]
         logits = self.logits([record.features for record in chosen_records]) / temperature
         chosen = torch.tensor([record.chosen for record in chosen_records])
-        return read(Distributions(logits, chosen, torch.ones(len(records), 1), temperature))
+        return reader(Distributions(logits, chosen, torch.ones(len(records), 1), temperature))
 
     def updated(self) -> None:  # noqa: B027 - of TrainablePolicy
         """Do nothing: the policy generates with the model itself."""

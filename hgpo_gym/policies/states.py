@@ -57,15 +57,15 @@ def hidden_states(
     ]
     states = np.zeros((len(texts), state_size(model)), dtype=np.float32)
     for batch in length_sorted_batches([len(text) for text in texts], max_batch_tokens):
-        ends = np.array([len(texts[index]) for index in batch]) - 1
-        ids = np.zeros((len(batch), ends.max() + 1), dtype=np.int64)
+        last_tokens = np.array([len(texts[index]) for index in batch]) - 1
+        ids = np.zeros((len(batch), last_tokens.max() + 1), dtype=np.int64)
         for row, index in enumerate(batch):
             ids[row, : len(texts[index])] = texts[index]
         # The padding is on the right, where causal attention never looks.
         with computing_in(precision, model):
             tokens = torch.from_numpy(ids).to(model.device)
             hidden = model.get_decoder()(input_ids=tokens, use_cache=False).last_hidden_state
-        states[batch] = hidden[np.arange(len(batch)), ends].float().cpu().numpy()
+        states[batch] = hidden[np.arange(len(batch)), last_tokens].float().cpu().numpy()
     return states
 
 

@@ -38,7 +38,11 @@ class Batches:
     def work(self) -> dict[int, Response]:
         """Answer all prompts, see `Stream`."""
         requests, self._requests = self._requests, {}
-        numbers = sorted(requests)
+        request_ids = sorted(requests)
         return dict(
-            zip(numbers, self._policy.generate([requests[number] for number in numbers], self._sampling), strict=True)
+            zip(
+                request_ids,
+                self._policy.generate([requests[number] for number in request_ids], self._sampling),
+                strict=True,
+            )
         )

@@ -126,8 +126,8 @@ class TabularPolicy:
         if free:
             self.model.eval()
             logits, _ = self._logits(contexts[free], [responses[row][1] for row in free])
-            numbers = uniform_numbers([requests[row].seed for row in free], 1)[:, 0]
-            tokens, drawn = draw(logits, sampling, numbers)
+            uniforms = uniform_numbers([requests[row].seed for row in free], 1)[:, 0]
+            tokens, drawn = draw(logits, sampling, uniforms)
             chosen[free], logprobs[free] = tokens.numpy(), drawn.numpy()
         return [
             Response(
@@ -145,7 +145,7 @@ class TabularPolicy:
     def read_distributions(
         self,
         records: Sequence[TokenRecord],
-        read: Callable[[Distributions], tuple[torch.Tensor, ...]],
+        reader: Callable[[Distributions], tuple[torch.Tensor, ...]],
         *,
         temperature: float,
     ) -> tuple[torch.Tensor, ...]:
@@ -155,7 +155,7 @@ class TabularPolicy:
         logits, allowed = self._logits(contexts, allowed_ids)
         columns = torch.from_numpy((allowed == tokens[:, None]).argmax(axis=1))
         # Each logit is one parameter: linear in 1.
-        return read(Distributions(logits / temperature, columns, torch.ones(len(records), 1), temperature))
+        return reader(Distributions(logits / temperature, columns, torch.ones(len(records), 1), temperature))
 
     state_size = None
 

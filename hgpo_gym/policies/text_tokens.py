@@ -36,8 +36,8 @@ class TextTokens:
         generation_ends: the end tokens of the model's `generation_config`.
 
     Attributes:
-        ends: the tokens that end a free response: the one that the chat template puts after it, the tokenizer's,
-            `generation_ends` and `stop_token_ids`.
+        end_token_ids: the tokens that end a free response: the one that the chat template puts after it, the
+            tokenizer's, `generation_ends` and `stop_token_ids`.
         response_ends: these, and the texts of `stop`.
         end_of_text: the token that ends responses of `encode_response`: the chat template's, or else the tokenizer's.
         opened: the thought with which the chat template begins a response, see `Response`; responses continue it.
@@ -78,11 +78,13 @@ class TextTokens:
         self._controls = ControlTokens(tokenizer, self.chat_template_kwargs)
         if self._controls.end_of_turn is not None:
             self.end_of_text = self._controls.end_of_turn
-        self.ends = frozenset([self.end_of_text, tokenizer.eos_token_id, *generation_ends, *stop_token_ids])
-        self.response_ends = ResponseEnds(self.ends, tuple(stop), self._decode)
+        self.end_token_ids = frozenset([self.end_of_text, tokenizer.eos_token_id, *generation_ends, *stop_token_ids])
+        self.response_ends = ResponseEnds(self.end_token_ids, tuple(stop), self._decode)
         if tokenizer.chat_template is not None:
-            ends = self.ends.difference(stop_token_ids)
-            check_prompts(tokenizer, self._as_turn, lambda prompt: self._tokenize([(prompt, None, "")])[0], ends)
+            end_token_ids = self.end_token_ids.difference(stop_token_ids)
+            check_prompts(
+                tokenizer, self._as_turn, lambda prompt: self._tokenize([(prompt, None, "")])[0], end_token_ids
+            )
         self._around = lru_cache(maxsize=16)(self._controls_around_prompts)
         self._response_ids = lru_cache(maxsize=100_000)(self._encode_response)
         self._turns = ConversationTokens(

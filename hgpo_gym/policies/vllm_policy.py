@@ -194,7 +194,7 @@ class VllmStream:
                 continue
             name = str(next(self._names))
             self._sequences[name] = number, sequence
-            parameters = sampling_parameters(request, sequence, self._sampling, self._policy.ends)
+            parameters = sampling_parameters(request, sequence, self._sampling, self._policy.end_token_ids)
             stopped = None if sequence.trie else self._policy.stopped
             self._engine.submit(name, sequence.prompt_ids.tolist(), parameters, stopped)
 

@@ -91,7 +91,7 @@ def check_device(device: str) -> None:
 
 
 def sampling_parameters(
-    request: Request, sequence: "GeneratedSequence", sampling: Sampling, ends: Collection[int]
+    request: Request, sequence: "GeneratedSequence", sampling: Sampling, end_token_ids: Collection[int]
 ) -> dict[str, Any]:
     """Return the arguments of vLLM's `SamplingParams`.
 
@@ -103,7 +103,7 @@ def sampling_parameters(
         "max_tokens": sequence.longest,
         "seed": _seed(request.seed),
         "logprobs": 0,
-        "stop_token_ids": sorted(ends),
+        "stop_token_ids": sorted(end_token_ids),
         "detokenize": False,
     }
     if sequence.trie is not None:

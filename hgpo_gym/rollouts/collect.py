@@ -172,6 +172,6 @@ def rows_in_order(players: Sequence[Player]) -> list[tuple[StepRecord, int]]:
 
 def _column(values: Sequence[Any]) -> np.ndarray:
     """Return the numbers of every row as bool, int64 or float64; 0 where a row has none."""
-    known = np.array([value for value in values if value is not None])
-    kind = {"b": np.bool_, "i": np.int64, "u": np.int64}.get(known.dtype.kind, np.float64)
+    present = np.array([value for value in values if value is not None])
+    kind = {"b": np.bool_, "i": np.int64, "u": np.int64}.get(present.dtype.kind, np.float64)
     return np.array([0 if value is None else value for value in values], dtype=kind)

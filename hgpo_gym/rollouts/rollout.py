@@ -176,9 +176,9 @@ def last_of_turn(batch: StepBatch) -> np.ndarray:
     order = batch.in_order
     trajectory, turn = batch.trajectory[order], batch.extras["turn"][order]
     # A row ends its turn if the next row of its episode has another turn, or if there is none.
-    ends = np.ones(len(batch), dtype=np.bool_)
-    ends[order[:-1]] = (trajectory[1:] != trajectory[:-1]) | (turn[1:] != turn[:-1])
-    return ends
+    ends_turn = np.ones(len(batch), dtype=np.bool_)
+    ends_turn[order[:-1]] = (trajectory[1:] != trajectory[:-1]) | (turn[1:] != turn[:-1])
+    return ends_turn
 
 
 def _trained(batch: StepBatch) -> np.ndarray | None:

@@ -29,12 +29,12 @@ def model_card(run: Path, config: Mapping[str, Any], iteration: int) -> str:
     metadata: dict[str, Any] = {"library_name": "transformers", "tags": ["hgpo_gym", "reinforcement-learning", "agent"]}
     if base and not Path(base).exists():  # a folder of this machine means nothing on the hub
         metadata["base_model"] = base
-    known = {key: settings[key] for key in SETTINGS if key in settings}
-    rows = [f"| `{key}` | {value} |" for key, value in known.items()]
+    shown = {key: settings[key] for key in SETTINGS if key in settings}
+    rows = [f"| `{key}` | {value} |" for key, value in shown.items()]
     return "\n".join(
         (
             f"---\n{yaml.safe_dump(metadata, sort_keys=True)}---",
-            f"# {known.get('algo.name', 'A policy')} on {known.get('env.id', 'a text environment')}\n",
+            f"# {shown.get('algo.name', 'A policy')} on {shown.get('env.id', 'a text environment')}\n",
             f"Trained with hgpo_gym for {iteration} iterations{_success(run, iteration)}.\n",
             "| setting | value |",
             "| --- | --- |",

@@ -43,10 +43,10 @@ class StateCounts:
         """Count the episodes of a rollout."""
         batch = rollout.batch
         state, following = _states(rollout)
-        ends = is_last(batch) & (following != 0)
-        keys = np.concatenate([state, following[ends]])
-        episode = np.concatenate([batch.trajectory_labels, batch.trajectory_labels[ends]])
-        won = np.concatenate([success(batch), success(batch)[ends]])
+        is_final = is_last(batch) & (following != 0)
+        keys = np.concatenate([state, following[is_final]])
+        episode = np.concatenate([batch.trajectory_labels, batch.trajectory_labels[is_final]])
+        won = np.concatenate([success(batch), success(batch)[is_final]])
         # One row for each state and episode.
         once = np.unique(np.stack([labels(keys), episode]), axis=1, return_index=True)[1]
         added = np.stack([np.ones(len(once), dtype=np.int64), won[once]], axis=1)
@@ -66,8 +66,8 @@ class StateCounts:
 
     def _of(self, keys: np.ndarray) -> np.ndarray:
         """Return the counts int64[N, 2] of these states, 0 for states that were not seen."""
-        found, known = np.zeros((len(keys), 2), dtype=np.int64), np.isin(keys, self.keys)
-        found[known] = self.counts[np.searchsorted(self.keys, keys[known])]
+        found, is_counted = np.zeros((len(keys), 2), dtype=np.int64), np.isin(keys, self.keys)
+        found[is_counted] = self.counts[np.searchsorted(self.keys, keys[is_counted])]
         return found
 
 

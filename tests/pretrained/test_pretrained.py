@@ -80,7 +80,7 @@ def test_prompts_are_the_users_turn_of_its_chat_template(policy):
         "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
         f"<|im_start|>user\n{QUESTIONS[0]}<|im_end|>\n<|im_start|>assistant\n"
     )
-    assert policy.ends == {END}
+    assert policy.end_token_ids == {END}
     assert policy.tokenizer.decode([END]) == "<|im_end|>"
 
 

@@ -111,8 +111,8 @@ def _options(name: str, config: Any) -> dict[str, Any]:
         return {}
     by_std = config.get("norm_adv_by_std_in_grpo", True)
     verl_options = {"gamma": config.get("gamma"), "norm": "mean_std_norm" if by_std else "mean_norm"}
-    known = inspect.signature(ESTIMATORS[name]).parameters
-    selected = {option: value for option, value in verl_options.items() if option in known and value is not None}
+    parameters = inspect.signature(ESTIMATORS[name]).parameters
+    selected = {option: value for option, value in verl_options.items() if option in parameters and value is not None}
     return {**selected, **(config.get("advantage_options") or {})}
 
 

@@ -96,7 +96,7 @@ class EpisodeLoop(AgentLoopBase):
 
     def _ends(self) -> dict[str, Any]:
         """Return the sampling parameters by which a response ends as in this package."""
-        ends: dict[str, Any] = {"stop_token_ids": sorted(self._tokens.ends)}
+        ends: dict[str, Any] = {"stop_token_ids": sorted(self._tokens.end_token_ids)}
         if self._settings.stop:
             # The text that ends a response is kept; vLLM and SGLang have different names for that.
             keep = "no_stop_trim" if self.rollout_config.name == "sglang" else "include_stop_str_in_output"

@@ -82,8 +82,8 @@ def compose_verl(settings: Mapping[str, Any], overrides: Sequence[str]) -> Any:
             section_name, _, name = key.rpartition(".")
             section = OmegaConf.select(config, section_name) if section_name else config
             if name not in (section or ()) and not (item.is_add() or item.is_force_add()):
-                known = [f"{section_name}.{other!s}" for other in section or ()]
-                raise ValueError(unknown_name("setting of verl", key, known))
+                valid = [f"{section_name}.{other!s}" for other in section or ()]
+                raise ValueError(unknown_name("setting of verl", key, valid))
             OmegaConf.update(config, key, item.value(), merge=True, force_add=True)
     except (HydraException, OmegaConfBaseException) as error:
         reason = str(error).partition("\n")[0]

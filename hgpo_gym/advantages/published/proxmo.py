@@ -94,10 +94,10 @@ def _episode_weights(batch: StepBatch, alpha: float, beta: float, episode_statis
 def _soft_baseline(batch: StepBatch, returns: np.ndarray, temperature: float) -> np.ndarray:
     """Return the mean of `returns` in each step's task group, weighted by exp(cosine / temperature), float64[N]."""
     keys, text = np.unique(batch.context_keys[:, 0], return_inverse=True)
-    known = texts_of_keys(keys, batch.texts or {})
+    text_of_key = texts_of_keys(keys, batch.texts or {})
     counted = np.zeros(len(batch), dtype=np.bool_)
     counted[batch.distinct] = True
-    text_of, word_of, value = _word_vectors([known[key] for key in keys.tolist()], text[counted])
+    text_of, word_of, value = _word_vectors([text_of_key[key] for key in keys.tolist()], text[counted])
     entries = np.split(np.arange(len(text_of)), np.searchsorted(text_of, np.arange(1, len(keys))))
     baseline = np.empty(len(batch))
     for rows in members_of(batch.group_labels):

@@ -44,8 +44,10 @@ def salt(
     credit = assign_base(base, base_options, batch, of="salt")
     base_values = credit.values
     state, successor, _ = transitions(batch, level, time_aware)
-    known = successor >= 0
+    has_successor = successor >= 0
     action = batch.column("action", "salt")
     merged = base_values.copy()
-    merged[known] = over_unique_steps(batch, mean_of_group, base_values, joint_labels(state, action, successor))[known]
+    merged[has_successor] = over_unique_steps(
+        batch, mean_of_group, base_values, joint_labels(state, action, successor)
+    )[has_successor]
     return credit._replace(values=merged)

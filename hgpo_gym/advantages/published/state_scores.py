@@ -58,8 +58,8 @@ def state_scores(
     def score(total: np.ndarray, wins: np.ndarray) -> np.ndarray:
         rate = wins / (total + EPSILON)
         is_bad = (total - wins >= max_failures) & (rate <= min_rate)
-        known = np.where(is_bad, 0.0, np.exp(-alpha * np.log(np.maximum(episodes, 1)) * rate))
-        return np.where(total == 0, 1.0, known)
+        reward = np.where(is_bad, 0.0, np.exp(-alpha * np.log(np.maximum(episodes, 1)) * rate))
+        return np.where(total == 0, 1.0, reward)
 
     state = transitions(batch, level, time_aware).state
     seen, following, last = transitions(batch)

@@ -30,14 +30,14 @@ def vineppo(batch: StepBatch, *, gamma: float = 1.0) -> np.ndarray:
     """
     check_shares(gamma=gamma)
     value = batch.column("value", "vineppo").astype(np.float64).copy()
-    known, last = ~np.isnan(value), is_last(batch)
+    has_value, last = ~np.isnan(value), is_last(batch)
     # Backwards, all episodes at once; a row's next row is its place after it in the episode's order.
     following = next_in_episode(batch, np.arange(len(batch), dtype=np.float64), end=-1.0).astype(np.int64)
     by_step = np.argsort(batch.step, kind="stable")
     begins = np.searchsorted(batch.step[by_step], np.arange(batch.step.max(initial=-1) + 2))
     for step in range(len(begins) - 2, -1, -1):
         rows = by_step[begins[step] : begins[step + 1]]
-        rows = rows[~known[rows]]
+        rows = rows[~has_value[rows]]
         value[rows] = batch.reward[rows] + gamma * np.where(last[rows], 0.0, value[following[rows]])
     gained = batch.reward + gamma * next_in_episode(batch, value) - value
-    return np.where(known, gained, 0.0) - batch.penalty
+    return np.where(has_value, gained, 0.0) - batch.penalty

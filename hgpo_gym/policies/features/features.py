@@ -88,7 +88,7 @@ class Extractor:
             self._wide,
         )
         deep = places_of(np.concatenate([row_features, context, beside, placed], axis=1), self._deep)
-        ends = np.cumsum(counts)
+        offsets = np.cumsum(counts)
         return [
             Features(
                 wide[end - count : end],
@@ -96,7 +96,7 @@ class Extractor:
                 leaning[end - count : end],
                 np.array(moment.row, dtype=np.int64),
             )
-            for moment, count, end in zip(moments, counts, ends.tolist(), strict=True)
+            for moment, count, end in zip(moments, counts, offsets.tolist(), strict=True)
         ]
 
     def _look(self, request: Request) -> "_Seen":

@@ -34,12 +34,12 @@ def by_conversation(rows: Iterable[AnyAnswer]) -> list[list[AnyAnswer]]:
     of_episode: dict[int, list[list[AnyAnswer]]] = {}
     sequences: list[list[AnyAnswer]] = []
     for row in rows:
-        known = of_episode.setdefault(row.trajectory, [])
+        open_sequences = of_episode.setdefault(row.trajectory, [])
         # The latest sequence is nearly always the one; teams have one for each role.
-        sequence = next((rows for rows in reversed(known) if continues(row.tokens, rows[-1].tokens)), None)
+        sequence = next((rows for rows in reversed(open_sequences) if continues(row.tokens, rows[-1].tokens)), None)
         if sequence is None:
             sequence = []
-            known.append(sequence)
+            open_sequences.append(sequence)
             sequences.append(sequence)
         sequence.append(row)
     return sequences

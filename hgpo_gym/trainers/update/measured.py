@@ -74,8 +74,8 @@ def _measured_rows(
     for sequence, columns in zip(
         sequences, _measured(records, weights, reads, settings, temperature, processes), strict=True
     ):
-        ends = np.cumsum([len(row.behaviour) for row in sequence])[:-1]
-        parts = {name: np.split(values, ends) for name, values in columns.items()}
+        offsets = np.cumsum([len(row.behaviour) for row in sequence])[:-1]
+        parts = {name: np.split(values, offsets) for name, values in columns.items()}
         of_row |= {id(row): {name: parts[name][place] for name in parts} for place, row in enumerate(sequence)}
     return [of_row[id(row)] for row in rows]
 

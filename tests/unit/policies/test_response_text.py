@@ -85,7 +85,7 @@ def test_a_response_ends_as_the_template_the_tokenizer_the_generation_config_and
     model.generation_config.eos_token_id = [dot]
     policy = LanguageModelPolicy(model, tokenizer, stop_token_ids=[comma], constrain="none")
     model.generation_config.eos_token_id = eos
-    assert policy.ends == {tokenizer.convert_tokens_to_ids(end), eos, dot, comma}
+    assert policy.end_token_ids == {tokenizer.convert_tokens_to_ids(end), eos, dot, comma}
     assert policy.encode_response("walk on")[-1] == tokenizer.convert_tokens_to_ids(end)
     expected = FORM.write_response("walk on")
     output = f"{expected}{end}A door{end}{FORM.write_response('open the red door')}"

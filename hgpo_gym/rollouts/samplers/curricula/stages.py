@@ -41,7 +41,7 @@ class Stages(WeightedTasks):
     def weights(self, draw: TaskDraw) -> np.ndarray:
         lengths = [draw.measured[task_id] for task_id in draw.task_ids]
         steps = np.array([np.inf if length is None else length for length in lengths])
-        ends = np.cumsum(self._lengths)
-        stage = min(int(np.searchsorted(ends, draw.iteration, side="right")), len(self._bounds) - 1)
+        stage_ends = np.cumsum(self._lengths)
+        stage = min(int(np.searchsorted(stage_ends, draw.iteration, side="right")), len(self._bounds) - 1)
         least = -np.inf if self._easier or stage == 0 else self._bounds[stage - 1]
         return ((steps > least) & (steps <= self._bounds[stage])).astype(np.float64)

@@ -60,10 +60,12 @@ class Sb3Policy:
             ValueError: the algorithm does not have an option, or refuses a value.
         """
         kind, options, network = _parts(algo)
-        known = [name for name in inspect.signature(kind.make.__init__).parameters if name not in kind.set_here][1:]
+        parameters = [name for name in inspect.signature(kind.make.__init__).parameters if name not in kind.set_here][
+            1:
+        ]
         for name in options:
-            if name not in known:
-                raise ValueError(unknown_name(f"option of {algo.name}", name, known))
+            if name not in parameters:
+                raise ValueError(unknown_name(f"option of {algo.name}", name, parameters))
         if algo.name == "sb3_ppo":
             options["n_steps"] = step_limit
         episodes = _episodes(algo.options, num_envs)
@@ -94,8 +96,8 @@ class Sb3Policy:
         features = [read(self.episodes.features, request.prompt, request.allowed_responses) for request in requests]
         scores = self._scores(torch.from_numpy(np.stack(features)).to(self.algorithm.device)).cpu()
         greedy = isinstance(self.algorithm, OffPolicyAlgorithm)
-        numbers = uniform_numbers([request.seed for request in requests], 1)[:, 0]
-        chosen, _ = draw(scores, Sampling(temperature=0) if greedy else sampling, numbers)
+        uniforms = uniform_numbers([request.seed for request in requests], 1)[:, 0]
+        chosen, _ = draw(scores, Sampling(temperature=0) if greedy else sampling, uniforms)
         return [
             Response(request.allowed_responses[index]) for request, index in zip(requests, chosen.tolist(), strict=True)
         ]

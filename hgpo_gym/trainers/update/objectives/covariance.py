@@ -27,7 +27,7 @@ def count_of(share: float, tokens: int) -> int:
 
 def selected(rows: "Sequence[TrainingSample]", chosen: np.ndarray) -> Prepared:
     """Return the column `selected`: 1 for the chosen tokens int64[S], indexed over all rows in sequence."""
-    ends = np.cumsum([len(row.advantages) for row in rows])
-    marks = np.zeros(ends[-1])
+    offsets = np.cumsum([len(row.advantages) for row in rows])
+    marks = np.zeros(offsets[-1])
     marks[chosen] = 1
-    return Prepared([{"selected": values} for values in np.split(marks, ends[:-1])])
+    return Prepared([{"selected": values} for values in np.split(marks, offsets[:-1])])

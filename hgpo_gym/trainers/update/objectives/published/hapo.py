@@ -52,8 +52,8 @@ def prepare(
         raise ValueError(f"quantile={quantile}: a share, 0 to 1.")
     entropies = [row.before["entropy"] for row in rows]
     scale = entropy_scale(np.concatenate(entropies), quantile, released=released)
-    ends = np.cumsum([len(values) for values in entropies])[:-1]
-    return Prepared([{"entropy_scale": values} for values in np.split(scale, ends)])
+    offsets = np.cumsum([len(values) for values in entropies])[:-1]
+    return Prepared([{"entropy_scale": values} for values in np.split(scale, offsets)])
 
 
 @prepared_by(prepare, reads=("entropy",))
