@@ -35,9 +35,9 @@ def for_markdown(text: str) -> str:
     return re.sub(r"<|\](?=[(\[])", lambda match: f"\\{match[0]}", for_terminal(text).replace("\n", " "))
 
 
-def counted(number: int, thing: str) -> str:
+def counted(number: int, noun: str) -> str:
     """Return a number with a regular noun: `1 episode`, `2,000 episodes`."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def first_of(things: Sequence[object], limit: int = 3) -> str:

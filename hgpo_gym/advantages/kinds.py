@@ -98,17 +98,17 @@ def as_numbers(name: str, values: Any) -> np.ndarray:
     types = set(map(type, rows))
     _refuse_types(name, rows, {kind for kind in types if not _is_name(kind)}, expected)
     try:
-        numbers = {value: number for number, value in enumerate(dict.fromkeys(rows))}
+        index_of = {value: number for number, value in enumerate(dict.fromkeys(rows))}
     except TypeError:  # a tuple that holds a list
         raise ColumnError(f"StepBatch: {name} has entries that cannot be hashed: give {expected}.") from None
-    if any(map(_has_missing, types)) and any(map(is_missing, numbers)):
+    if any(map(_has_missing, types)) and any(map(is_missing, index_of)):
         row = next(row for row, value in enumerate(rows) if is_missing(value))
         raise _error(name, row, rows[row], "a name on each row")
     texts = [issubclass(kind, str) for kind in types]
     if any(texts) and not all(texts):
         row = next(row for row, value in enumerate(rows) if isinstance(value, str) != isinstance(rows[0], str))
         raise _error(name, row, rows[row], f"texts on all rows or on none (row 0 is {rows[0]!r})")
-    return np.fromiter(map(numbers.__getitem__, rows), np.int64, len(rows))
+    return np.fromiter(map(index_of.__getitem__, rows), np.int64, len(rows))
 
 
 def hashes(texts: Sequence[str | None]) -> np.ndarray:

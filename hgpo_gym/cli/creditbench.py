@@ -64,5 +64,5 @@ def make(seed: int) -> None:
 
 
 def _row(key: str, score: Score) -> Sequence[str]:
-    numbers = (score.value, *score.interval, *map(score.mean, MEASURES), *score.by_environment().values())
-    return score.name, key, *(f"{number:.3f}" for number in numbers)
+    values = (score.value, *score.interval, *map(score.mean, MEASURES), *score.by_environment().values())
+    return score.name, key, *(f"{number:.3f}" for number in values)

@@ -83,8 +83,8 @@ def _probe(
     seed: tuple[int, int, int],
     episodes: int,
 ) -> Probe:
-    numbers = {key: number for number, key in enumerate(texts)}
-    number_of = np.vectorize(numbers.__getitem__, otypes=[np.int32])
+    index_of = {key: number for number, key in enumerate(texts)}
+    number_of = np.vectorize(index_of.__getitem__, otypes=[np.int32])
     parts: list[dict[str, np.ndarray]] = []
     for task, process in enumerate(processes):
         generator = np.random.default_rng((RandomStream.CREDIT_BENCHMARK, *seed, task))

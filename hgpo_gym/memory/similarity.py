@@ -78,14 +78,14 @@ def _reaches(threshold: float, matcher: "SequenceMatcher[str]", text: Sequence[s
 def _highest_ratios(units: Sequence[Sequence[str]]) -> Callable[[int], np.ndarray]:
     """Return a function from a text to an upper bound float64[N] of its ratio to each: by shared units in any order."""
     lengths, counts = np.array([len(text) for text in units]), [Counter(text) for text in units]
-    numbers: dict[str, int] = {}
+    index_of: dict[str, int] = {}
     # An entry for each unit of each text, text after text; then the same entries unit after unit.
-    unit = np.array([numbers.setdefault(unit, len(numbers)) for count in counts for unit in count], dtype=np.int64)
+    unit = np.array([index_of.setdefault(unit, len(index_of)) for count in counts for unit in count], dtype=np.int64)
     times = np.array([times for count in counts for times in count.values()], dtype=np.int64)
     first_of_text = np.cumsum([0, *map(len, counts)])
     order = np.argsort(unit, kind="stable")
     holders, held = np.repeat(np.arange(len(units)), np.diff(first_of_text))[order], times[order]
-    first_of_unit = np.searchsorted(unit[order], np.arange(len(numbers) + 1))
+    first_of_unit = np.searchsorted(unit[order], np.arange(len(index_of) + 1))
 
     def bound(text: int) -> np.ndarray:
         of_text = slice(first_of_text[text], first_of_text[text + 1])

@@ -225,8 +225,8 @@ class Checkpoints:
         return self.folder / f"iteration_{iteration:04d}"
 
     def _iterations(self) -> list[int]:
-        numbers = (path.name.removeprefix("iteration_") for path in self.folder.glob("iteration_*"))
-        return sorted(int(number) for number in numbers if re.fullmatch(r"\d{4}|[1-9]\d{4,8}", number))
+        iterations = (path.name.removeprefix("iteration_") for path in self.folder.glob("iteration_*"))
+        return sorted(int(number) for number in iterations if re.fullmatch(r"\d{4}|[1-9]\d{4,8}", number))
 
 
 def _delete(path: Path) -> None:

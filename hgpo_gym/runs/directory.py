@@ -124,10 +124,10 @@ class RunDirectory:
     def log(self, metrics: dict[str, Any]) -> None:
         """Append one line to metrics.jsonl, and pass its numbers to the loggers. Raises NotWrittenError."""
         append_line(self.metrics_path, json.dumps(metrics))
-        numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
+        scalars = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
         with writing(self.path):
             for logger in self._loggers:
-                logger.log(numbers)
+                logger.log(scalars)
 
     def restore_metrics(self, metrics: list[dict[str, Any]]) -> None:
         """Reset metrics.jsonl to the lines of a checkpoint; later iterations are trained again."""

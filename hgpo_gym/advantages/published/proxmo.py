@@ -124,12 +124,12 @@ def _word_vectors(texts: Sequence[str], text: np.ndarray) -> tuple[np.ndarray, n
         texts: the distinct texts.
         text: int64[n], which text each step has.
     """
-    numbers: dict[str, int] = {}
+    index_of: dict[str, int] = {}
     counts = [Counter(_WORD.findall(entry.lower())) for entry in texts]
-    word = np.array([numbers.setdefault(name, len(numbers)) for words in counts for name in words], dtype=np.int64)
+    word = np.array([index_of.setdefault(name, len(index_of)) for words in counts for name in words], dtype=np.int64)
     count = np.array([number for words in counts for number in words.values()], dtype=np.float64)
     text_of = np.repeat(np.arange(len(texts)), [len(words) for words in counts])
-    steps_with = np.bincount(word, weights=np.bincount(text, minlength=len(texts))[text_of], minlength=len(numbers))
+    steps_with = np.bincount(word, weights=np.bincount(text, minlength=len(texts))[text_of], minlength=len(index_of))
     value = count * (np.log((1 + len(text)) / (1 + steps_with)) + 1)[word]
     length = np.sqrt(np.bincount(text_of, weights=value**2, minlength=len(texts)))
     return text_of, word, value / length[text_of]

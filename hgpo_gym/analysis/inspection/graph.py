@@ -56,11 +56,11 @@ def observation_graph(group: Group) -> Graph:
     steps = group.distinct
     # lexsort sorts by its last key first: by step, then by trajectory.
     order = steps[np.lexsort((batch.trajectory[steps], batch.step[steps]))]
-    numbers: dict[str, int] = {}
+    number_of: dict[str, int] = {}
     visits: defaultdict[int, int] = defaultdict(int)
     first_step: dict[int, int] = {}
     for row in order:
-        number = numbers.setdefault(rollout.observations[row], len(numbers) + 1)
+        number = number_of.setdefault(rollout.observations[row], len(number_of) + 1)
         visits[number] += 1
         first_step.setdefault(number, int(batch.step[row]))
     row_of = {(int(batch.trajectory[row]), int(batch.step[row])): row for row in group.rows}
@@ -69,12 +69,12 @@ def observation_graph(group: Group) -> Graph:
         trajectory = batch.trajectory[row]
         next_row = row_of.get((int(trajectory), int(batch.step[row]) + 1))
         if next_row is not None:
-            target = numbers[rollout.observations[next_row]]
+            target = number_of[rollout.observations[next_row]]
         else:
             target = WON if rollout.episodes[trajectory].won else NOT_WON
-        returns[numbers[rollout.observations[row]], rollout.actions[row], target].append(float(group.returns[row]))
+        returns[number_of[rollout.observations[row]], rollout.actions[row], target].append(float(group.returns[row]))
     return Graph(
-        {number: Node(number, text, visits[number], first_step[number]) for text, number in numbers.items()},
+        {number: Node(number, text, visits[number], first_step[number]) for text, number in number_of.items()},
         tuple(Edge(*ends, len(values), float(np.mean(values))) for ends, values in returns.items()),
     )
 

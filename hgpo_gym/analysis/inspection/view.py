@@ -246,12 +246,12 @@ def _options(group: Group) -> Section:
 
 
 def _every_step(group: Group, graph: Graph) -> Section:
-    numbers = {node.observation: node.number for node in graph.nodes.values()}
+    number_of = {node.observation: node.number for node in graph.nodes.values()}
     rollout = group.rollout
     rows = tuple(
         (
             group.name(row),
-            f"[{numbers[rollout.observations[row]]}]",
+            f"[{number_of[rollout.observations[row]]}]",
             rollout.actions[row],
             *map(_one_line, rollout.notes[row : row + 1]),
             float(group.returns[row]),

@@ -160,15 +160,15 @@ class BabyAIEnv(TextEnv):
         return tuple(filter(self._changes_something, ACTIONS)) if self._effective else ACTIONS
 
     def _changes_something(self, action: str) -> bool:
-        front, carried = self._front(), self._level.carrying
+        front, carrying = self._front(), self._level.carrying
         if action == "go forward":
             return front is None or front.can_overlap()
         if action == "pick up":
-            return carried is None and front is not None and front.can_pickup()
+            return carrying is None and front is not None and front.can_pickup()
         if action == "drop":
-            return carried is not None and front is None
+            return carrying is not None and front is None
         if action == "toggle":
-            has_key = carried is not None and (carried.type, carried.color) == ("key", getattr(front, "color", None))
+            has_key = carrying is not None and (carrying.type, carrying.color) == ("key", getattr(front, "color", None))
             return isinstance(front, Box) or (isinstance(front, Door) and (not front.is_locked or has_key))
         return True
 
@@ -177,11 +177,11 @@ class BabyAIEnv(TextEnv):
 
     def _descriptions(self, actions: Sequence[str]) -> tuple[str, ...]:
         """Return for each action the thing that it acts on, or what is seen in its direction, and what is carried."""
-        carried = self._level.carrying
+        carrying = self._level.carrying
         ahead = name(self._front()) if self._front() else "nothing"
         things = {**dict.fromkeys(ACTIONS, ahead), **things_by_direction(self._level)}
-        things["drop"] = name(carried) if carried else "nothing"
-        prefix = f"carrying {name(carried)}: " if carried else ""
+        things["drop"] = name(carrying) if carrying else "nothing"
+        prefix = f"carrying {name(carrying)}: " if carrying else ""
         return tuple(prefix + things[action] for action in actions)
 
     def _turn(self, prefix: str = "", *, milestone: bool, terminated: bool = False, **turn_fields: Any) -> Turn:

@@ -126,7 +126,7 @@ class MixedTrainLocal(LevelGen):
     def _two_objects(self) -> tuple[ObjDesc, ObjDesc]:
         """Draw two objects. The second looks like the first only if there are two of that look."""
         objects = self._objects(2)
-        looks = [(thing.type, thing.color) for thing in objects]
+        looks = [(obj.type, obj.color) for obj in objects]
         first = second = self._rand_elem(looks)
         second = self._rand_elem(looks)
         while second == first and looks.count(first) < 2:
@@ -134,8 +134,8 @@ class MixedTrainLocal(LevelGen):
         return ObjDesc(*first), ObjDesc(*second)
 
 
-def _described(thing: WorldObj) -> ObjDesc:
-    return ObjDesc(thing.type, thing.color)
+def _described(obj: WorldObj) -> ObjDesc:
+    return ObjDesc(obj.type, obj.color)
 
 
 def level_names() -> list[str]:

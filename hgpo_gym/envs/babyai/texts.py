@@ -55,17 +55,17 @@ def describe(level: MiniGridEnv) -> list[str]:
     """Return the sentences of BabyAI-Text: what is carried, walls straight ahead and to both sides, then all other
     things by column and row of the view."""
     seen = visible_objects(level)
-    carried = level.carrying
-    sentences = [f"You carry a {carried.color} {carried.type}"] if carried else []
+    carrying = level.carrying
+    sentences = [f"You carry a {carrying.color} {carrying.type}"] if carrying else []
     for way, line in LINES.items():
         for distance, cell in enumerate(line, start=1):
-            if (thing := seen.get(cell)) is not None:
-                if thing.type == "wall":
+            if (obj := seen.get(cell)) is not None:
+                if obj.type == "wall":
                     sentences.append(f"You see a wall {_steps(distance, way)}")
                 break
-    things = [(cell, thing) for cell, thing in seen.items() if thing and thing.type != "wall" and cell != (COLUMN, ROW)]
+    things = [(cell, obj) for cell, obj in seen.items() if obj and obj.type != "wall" and cell != (COLUMN, ROW)]
     things.sort(key=lambda place: place[0])
-    return sentences + [_sentence(name(thing), *cell) for cell, thing in things]
+    return sentences + [_sentence(name(obj), *cell) for cell, obj in things]
 
 
 def things_by_direction(level: MiniGridEnv) -> dict[str, str]:
@@ -75,15 +75,15 @@ def things_by_direction(level: MiniGridEnv) -> dict[str, str]:
     Other walls are left out.
     """
     found: dict[str, list[tuple[int, str]]] = {"turn left": [], "go forward": [(1, "nothing")], "turn right": []}
-    for (column, row), thing in visible_objects(level).items():
+    for (column, row), obj in visible_objects(level).items():
         sideways, ahead = column - COLUMN, ROW - row
-        if (sideways, ahead) == (0, 1) and thing:
-            found["go forward"][0] = 1, name(thing)
-        elif thing and thing.type != "wall" and (sideways or ahead):
+        if (sideways, ahead) == (0, 1) and obj:
+            found["go forward"][0] = 1, name(obj)
+        elif obj and obj.type != "wall" and (sideways or ahead):
             action = "go forward" if ahead >= abs(sideways) else "turn left" if sideways < 0 else "turn right"
-            found[action].append((abs(sideways) + ahead, name(thing)))
+            found[action].append((abs(sideways) + ahead, name(obj)))
     return {
-        action: ", ".join(dict.fromkeys(thing for _, thing in sorted(things))) or "nothing"
+        action: ", ".join(dict.fromkeys(obj for _, obj in sorted(things))) or "nothing"
         for action, things in found.items()
     }
 
@@ -95,23 +95,23 @@ def write(sentences: list[str], style: Style) -> str:
     return ", ".join(sentences)
 
 
-def name(thing: WorldObj) -> str:
+def name(obj: WorldObj) -> str:
     """Return colour and type of a thing, and before them the state of a door; `wall` for a wall."""
-    if thing.type == "wall":
+    if obj.type == "wall":
         return "wall"
-    if not isinstance(thing, Door):
-        return f"{thing.color} {thing.type}"
-    state = "open" if thing.is_open else "locked" if thing.is_locked else "closed"
-    return f"{state} {thing.color} {thing.type}"
+    if not isinstance(obj, Door):
+        return f"{obj.color} {obj.type}"
+    state = "open" if obj.is_open else "locked" if obj.is_locked else "closed"
+    return f"{state} {obj.color} {obj.type}"
 
 
 @lru_cache(maxsize=1 << 12)
-def _sentence(thing: str, column: int, row: int) -> str:
+def _sentence(obj: str, column: int, row: int) -> str:
     sideways, ahead = column - COLUMN, ROW - row
     parts = [_steps(abs(sideways), "right" if sideways > 0 else "left")] if sideways else []
     parts += [_steps(ahead, "forward")] if ahead else []
     # "a open", as in the original.
-    return f"You see a {thing} {' and '.join(parts)}"
+    return f"You see a {obj} {' and '.join(parts)}"
 
 
 def _steps(number: int, way: str) -> str:

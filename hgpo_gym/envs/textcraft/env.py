@@ -133,9 +133,9 @@ class TextCraftEnv(TextEnv):
     def load_state(
         self, state: tuple[str, tuple[str, ...] | None, tuple[tuple[str, int], ...], frozenset[str]]
     ) -> None:
-        task_id, self._commands, carried, reached = state
+        task_id, self._commands, inventory, reached = state
         self._begin(task_id, self._commands)
-        self._inventory, self._reached = dict(carried), reached
+        self._inventory, self._reached = dict(inventory), reached
 
     def _goal_of(self, task_id: str) -> str:
         return NAMESPACE + task_id.removeprefix(self._prefix)
@@ -172,23 +172,23 @@ class TextCraftEnv(TextEnv):
         return f"{text}\n{list_inventory(self._inventory)}" if self._show_inventory else text
 
     def _admissible_actions(self) -> tuple[str, ...]:
-        carried, crafts = self._inventory, list[str]()
+        inventory, crafts = self._inventory, list[str]()
         for recipe in self._shown:
             # Most recipes lack their first ingredient, which costs less than a call.
             name, count, is_kind = recipe.ingredients[0]
-            if is_kind or carried.get(name, 0) >= count:
+            if is_kind or inventory.get(name, 0) >= count:
                 crafts += self._crafts(recipe)
         return (*dict.fromkeys(crafts), *self._gets, INVENTORY)
 
     def _crafts(self, recipe: Recipe) -> list[str]:
         """Return the actions that carry out a recipe now: one for each choice of items that are held for its kinds."""
-        choices, carried = [], self._inventory
+        choices, inventory = [], self._inventory
         for name, count, is_kind in recipe.ingredients:
             if is_kind:
                 kind_of = self._book.kind_of
-                held = [item for item, have in carried.items() if have >= count and kind_of.get(item) == name]
+                held = [item for item, have in inventory.items() if have >= count and kind_of.get(item) == name]
             else:
-                held = [name] if carried.get(name, 0) >= count else []
+                held = [name] if inventory.get(name, 0) >= count else []
             if not held:
                 return []
             choices.append(held)

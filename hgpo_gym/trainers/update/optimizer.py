@@ -110,12 +110,12 @@ def load_state_by_name(optimizer: torch.optim.Optimizer, model: torch.nn.Module,
     weights = dict(model.named_parameters())
     names = [name for group in saved["param_groups"] for name in group["params"]]
     # `Optimizer.load_state_dict` wants numbers for parameters, in the saved order.
-    numbers = {name: number for number, name in enumerate(names)}
+    index_of = {name: number for number, name in enumerate(names)}
     state = {
-        numbers[name]: {key: _like(value, weights[name]) for key, value in parameter_state.items()}
+        index_of[name]: {key: _like(value, weights[name]) for key, value in parameter_state.items()}
         for name, parameter_state in saved["state"].items()
     }
-    groups = [{**group, "params": [numbers[name] for name in group["params"]]} for group in saved["param_groups"]]
+    groups = [{**group, "params": [index_of[name] for name in group["params"]]} for group in saved["param_groups"]]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 

@@ -187,19 +187,19 @@ def _targets(task_type: str, kind: str, receptacles: list[rooms.Receptacle]) -> 
     return found
 
 
-def _fits(thing: str, place: str) -> bool:
-    return thing in constants.VAL_RECEPTACLE_OBJECTS.get(place, ())
+def _fits(obj: str, place: str) -> bool:
+    return obj in constants.VAL_RECEPTACLE_OBJECTS.get(place, ())
 
 
 def _problem(task: _GameTask, receptacles: list[rooms.Receptacle], things: list[rooms.Thing]) -> str:
     """Return the PDDL problem of a task in a room. The agent starts away from all receptacles."""
     places = sorted({place.type for place in receptacles})
-    objects = sorted({thing.type for thing in things})
+    objects = sorted({obj.type for obj in things})
     names = [
         "agent1 - agent",
         *(f"{name}Type - otype" for name in objects),
         *(f"{name}Type - rtype" for name in places),
-        *(f"{thing.name} - object" for thing in things),
+        *(f"{obj.name} - object" for obj in things),
         *(f"{place.name} - receptacle" for place in receptacles),
         *(f"loc_bar_{number} - location" for number in ("start", *sorted({place.location for place in receptacles}))),
     ]
@@ -207,7 +207,7 @@ def _problem(task: _GameTask, receptacles: list[rooms.Receptacle], things: list[
         "atLocation agent1 loc_bar_start",
         *(fact for place in receptacles for fact in _receptacle_facts(place)),
         *(f"canContain {place}Type {name}Type" for place in places for name in objects if _fits(name, place)),
-        *(fact for thing in things for fact in _thing_facts(thing)),
+        *(fact for obj in things for fact in _thing_facts(obj)),
     ]
     listed, stated = "\n".join(names), "\n".join(f"({fact})" for fact in facts)
     goal = GOALS[task.type].format(o=f"{task.object}Type", r=f"{task.target}Type", lamp=f"{LAMP}Type")
@@ -221,17 +221,17 @@ def _receptacle_facts(place: rooms.Receptacle) -> Iterator[str]:
         yield f"openable {place.name}"
 
 
-def _thing_facts(thing: rooms.Thing) -> Iterator[str]:
-    yield f"objectType {thing.name} {thing.type}Type"
-    yield f"inReceptacle {thing.name} {thing.place.name}"
-    yield f"objectAtLocation {thing.name} loc_bar_{thing.place.location}"
-    if thing.pickupable:
-        yield f"pickupable {thing.name}"
-    if thing.type in constants.MOVABLE_RECEPTACLES_SET:
-        yield f"isReceptacleObject {thing.name}"
+def _thing_facts(obj: rooms.Thing) -> Iterator[str]:
+    yield f"objectType {obj.name} {obj.type}Type"
+    yield f"inReceptacle {obj.name} {obj.place.name}"
+    yield f"objectAtLocation {obj.name} loc_bar_{obj.place.location}"
+    if obj.pickupable:
+        yield f"pickupable {obj.name}"
+    if obj.type in constants.MOVABLE_RECEPTACLES_SET:
+        yield f"isReceptacleObject {obj.name}"
     for able, types in sorted(constants.VAL_ACTION_OBJECTS.items()):
-        if thing.type in types:
-            yield f"{able.lower()} {thing.name}"
+        if obj.type in types:
+            yield f"{able.lower()} {obj.name}"
 
 
 def _trajectory(seed: int, task: _GameTask) -> dict[str, Any]:

@@ -43,24 +43,24 @@ def _receptacle_commands(game: CompiledGame, state: WorldState, receptacle: int)
 
 def _appliance_commands(game: CompiledGame, state: WorldState, receptacle: int) -> Commands:
     """Yield the actions of a receptacle here on the held object. Whether it is open does not matter."""
-    held, thing, place = state.held, game.objects[state.held], game.receptacles[receptacle]
+    held, obj, place = state.held, game.objects[state.held], game.receptacles[receptacle]
     if receptacle in game.washing and held in game.cleanable:
-        yield f"clean {thing} with {place}", GroundAction("CleanObject", held, receptacle)
+        yield f"clean {obj} with {place}", GroundAction("CleanObject", held, receptacle)
     if receptacle in game.heating and held in game.heatable:
-        yield f"heat {thing} with {place}", GroundAction("HeatObject", held, receptacle)
+        yield f"heat {obj} with {place}", GroundAction("HeatObject", held, receptacle)
     if receptacle in game.cooling and held in game.coolable:
-        yield f"cool {thing} with {place}", GroundAction("CoolObject", held, receptacle)
+        yield f"cool {obj} with {place}", GroundAction("CoolObject", held, receptacle)
 
 
 def _hand_commands(game: CompiledGame, state: WorldState) -> Commands:
     """Yield the actions on the held object, and with it on objects here."""
-    thing = game.objects[state.held]
+    obj = game.objects[state.held]
     # Only what is held can be examined: the domain means to allow what lies here as well, but writes
     # `(exists (?l - location, ?r - receptacle) ...)`, and nothing is of a type `location,`.
-    yield f"examine {thing}", GroundAction("examineObject", state.held)
+    yield f"examine {obj}", GroundAction("examineObject", state.held)
     if state.held in game.knives:
         for number in game.sliceable & state.objects_at[state.location]:
-            yield f"slice {game.objects[number]} with {thing}", GroundAction("SliceObject", number)
+            yield f"slice {game.objects[number]} with {obj}", GroundAction("SliceObject", number)
 
 
 def apply(game: CompiledGame, state: WorldState, action: GroundAction) -> WorldState:
