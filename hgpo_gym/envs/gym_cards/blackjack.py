@@ -137,5 +137,7 @@ class Blackjack(CardGame):
         """Return the value of standing and of hitting under the best play, with 1 for a win."""
         return action_values(Total.of(place.faces), self.dealer, 0.0, -1.0 if self.original else 0.0)
 
-    def describe(self, place: Hand, action: str) -> str:  # noqa: ARG002 - of CardGame
-        return "take no more cards" if action == STAND else "take another card"
+    def describe(self, place: Hand, action: str) -> str:
+        total = Total.of(place.faces)
+        counts = f"{'soft ' * (total.score > total.hard)}{total.score} against {self.dealer}"
+        return f"{'take no more cards' if action == STAND else 'take another card'}, {counts}"

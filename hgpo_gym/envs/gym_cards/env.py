@@ -46,7 +46,8 @@ class GymCardsEnv(TextEnv):
         milestones: put into `info["milestone"]` whether the action came nearer (NumberLine), or wrote a number after
             which the value can still be reached. Blackjack has none.
         describe_actions: put the meaning of each admissible action into `info["action_descriptions"]`: of a token, the
-            value of the innermost parentheses with it, and the numbers left.
+            value of the innermost parentheses with it, the numbers left, and, if that is one or none, the positive
+            whole values that the formula can end at; in Blackjack, the player's score and the dealer's card.
         render_mode: `ansi` or None.
 
     Raises:

@@ -103,6 +103,17 @@ def value(prefix: FormulaPrefix) -> Number:
     return prefix.levels[0].total + prefix.levels[0].factor
 
 
+def end_values(prefix: FormulaPrefix, operators: Iterable[str]) -> set[int]:
+    """Return the positive whole values of all formulas with this beginning. For one number left these are few."""
+    found: set[int] = set()
+    for token in tokens_after(prefix, operators):
+        if token != EQUALS:
+            found |= end_values(advance(prefix, token), operators)
+        elif (end := value(prefix)) > 0 and end == int(end):  # nan > 0 is false
+            found.add(int(end))
+    return found
+
+
 @lru_cache(maxsize=100_000)
 def completion(
     tokens: tuple[str, ...], prefix: FormulaPrefix, target: int, operators: tuple[str, ...], arithmetic: Arithmetic

@@ -11,6 +11,7 @@ from hgpo_gym.envs.gym_cards.formulas import (
     FormulaPrefix,
     advance,
     completion,
+    end_values,
     python_value,
     tokens_after,
     value,
@@ -140,8 +141,11 @@ class Points(CardGame):
         meaning = " or ".join(cards) or NAMES.get(action, "")
         if place.prefix is None or action == EQUALS or action not in tokens_after(place.prefix, self.symbols):
             return meaning
-        level, left = advance(place.prefix, action).levels[-1], advance(place.prefix, action).left
+        after = advance(place.prefix, action)
+        level, left = after.levels[-1], after.left
         # After `*` and `/` only the unfinished term counts, and nothing after `(`.
         total = 0 if level.pending in ("*", "/") else level.total
         so_far = "" if level.factor is None else f", value {total + level.factor}"
-        return f"{meaning}{so_far}, left {' '.join(map(str, left)) or 'none'}"
+        ends = sorted(end_values(after, self.symbols)) if len(left) <= 1 else ()
+        end = f", can end at {' '.join(map(str, ends))}" if ends else ""
+        return f"{meaning}{so_far}, left {' '.join(map(str, left)) or 'none'}{end}"

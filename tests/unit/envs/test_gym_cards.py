@@ -144,7 +144,7 @@ def test_values_are_those_of_all_trees():
         assert brute == values(numbers)
 
 
-def test_descriptions_have_the_value_so_far():
+def test_descriptions_have_the_value_so_far_and_late_those_at_the_end():
     env = GymCardsEnv(split="all", describe_actions=True)
     _, info = env.reset(options={"task_id": "3-3-8-8"})
     described = []
@@ -157,11 +157,17 @@ def test_descriptions_have_the_value_so_far():
         "open, left 3 3 8",
         "C3 or C3, value 3, left 3 8",
         "minus, value 3, left 3 8",
-        "H8 or C8, value -5, left 3",
-        "divided by, value -8, left 3",
-        "C3 or C3, value 1/3, left none",
-        "close, value 24, left none",
+        "H8 or C8, value -5, left 3, can end at 24",
+        "divided by, value -8, left 3, can end at 24",
+        "C3 or C3, value 1/3, left none, can end at 24",
+        "close, value 24, left none, can end at 24",
     ]
+    env = GymCardsEnv(game="Blackjack", split="all", describe_actions=True)
+    *_, info = env.reset(options={"task_id": "7-A-5"})
+    assert info["action_descriptions"] == (
+        "take no more cards, soft 16 against 7",
+        "take another card, soft 16 against 7",
+    )
 
 
 def test_every_admissible_walk_ends_in_a_formula():
