@@ -1,5 +1,5 @@
 """Under attack: hostile settings, damaged caches, run directories and names of others, clients and servers that mean no
-good, processes that are killed, and machines with little memory.
+good, odd actions, processes that are killed, and machines with little memory.
 
     python -m benchmarks.attack
     python -m benchmarks.attack settings cache --flips 50 --seed 1
@@ -11,7 +11,7 @@ other numbers without a word, or was answered otherwise than documented.
 import argparse
 import sys
 
-from benchmarks.attack import flips, hostile_runs, killed, machine, names, requests, settings
+from benchmarks.attack import flips, hostile_runs, killed, machine, names, odd_actions, requests, settings
 
 
 def main() -> int:
@@ -23,6 +23,8 @@ def main() -> int:
     parser.add_argument("--examples", type=int, default=50, help="of schemathesis, for each operation (default 50)")
     parser.add_argument("--kills", type=int, default=20, help="of each command; workers: 5 times as many (default 20)")
     parser.add_argument("--machines", type=int, default=10, help="runs on poor machines, of each kind (default 10)")
+    parser.add_argument("--actions", type=int, default=20_000, help="odd ones, an environment (default 20,000)")
+    parser.add_argument("--environments", nargs="*", default=[], help="parts of their names; without it, all")
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn at random (default 0)")
     parts = {
         "settings": lambda given: settings.main(given.lines, given.seed),
@@ -31,6 +33,7 @@ def main() -> int:
         "names": lambda given: names.main(given.changes, given.seed),
         "server": lambda given: requests.main(given.examples, given.seed),
         "killed": lambda given: killed.main(given.kills, given.seed),
+        "actions": lambda given: odd_actions.main(given.actions, given.seed, given.environments),
         "machine": lambda given: machine.main(given.machines, given.seed),
     }
     parser.add_argument("parts", nargs="*", choices=[*parts, []], default=list(parts))

@@ -11,8 +11,8 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
@@ -99,17 +99,24 @@ def workers(times: int, choice: random.Random) -> Row:
         signals = [signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP]
         os.kill(choice.choice(env._sub_envs.process_ids), choice.choice(signals))
 
-    return _disturbed("workers killed or stopped", MAZE, times, choice, lose, workers=4, worker_timeout=5.0)
+    make_envs = partial(TextVectorEnv, MAZE, 4, 2)
+    in_workers = partial(make_envs, workers=4, worker_timeout=5.0)
+    return _disturbed("workers killed or stopped", make_envs, in_workers, times, choice, lose)
 
 
 def java(times: int, choice: random.Random) -> Row:
-    """ScienceWorld's virtual machine, killed between two steps: the texts are the same."""
+    """ScienceWorld's virtual machine with 16 episodes, killed or stopped between two steps: the texts are the same."""
 
     def lose(_env: TextVectorEnv) -> None:
         assert jvm._MACHINES.jvm is not None
-        jvm._MACHINES.jvm.process.kill()
+        jvm._MACHINES.jvm.process.send_signal(choice.choice([signal.SIGKILL, signal.SIGSTOP]))
 
-    return _disturbed("Java machines killed", "hgpo_gym/ScienceWorld-v0", times, choice, lose)
+    make_envs = partial(TextVectorEnv, "hgpo_gym/ScienceWorld-v0", 8, 2, actions="seen", simplifications="easy")
+    timeout, jvm.READ_TIMEOUT = jvm.READ_TIMEOUT, 15.0
+    try:
+        return _disturbed("Java machines killed or stopped", make_envs, make_envs, times, choice, lose)
+    finally:
+        jvm.READ_TIMEOUT = timeout
 
 
 def verl(folder: Path, times: int, choice: random.Random) -> Row:
@@ -153,13 +160,18 @@ def _lose_process_of_ray(line: Sequence[str], environment: dict[str, str], run: 
 
 
 def _disturbed(
-    name: str, id: str, times: int, choice: random.Random, lose: Callable[[TextVectorEnv], None], **options: Any
+    name: str,
+    undisturbed: Callable[[], TextVectorEnv],
+    disturbed: Callable[[], TextVectorEnv],
+    times: int,
+    choice: random.Random,
+    lose: Callable[[TextVectorEnv], None],
 ) -> Row:
     seed = choice.randrange(2**31)
-    whole = _episode(TextVectorEnv(id, 4, 2), seed, times, lambda _: None)
+    whole = _episode(undisturbed(), seed, times, lambda _: None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # each loss is announced
-        wrong = int(_episode(TextVectorEnv(id, 4, 2, **options), seed, times, lose) != whole)
+        wrong = int(_episode(disturbed(), seed, times, lose) != whole)
     print(f"{name}: {times} times, texts {'differ' if wrong else 'are the same'}", flush=True)
     return name, times, wrong
 
