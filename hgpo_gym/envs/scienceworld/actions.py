@@ -4,8 +4,9 @@ import functools
 import re
 from collections.abc import Iterable
 
+CONNECT = "connect OBJ to OBJ"
 TEMPLATES = (
-    "connect OBJ to OBJ",
+    CONNECT,
     "dunk OBJ in OBJ",
     "move OBJ to OBJ",
     "pour OBJ in OBJ",
@@ -77,8 +78,9 @@ def seen_actions(actions: Iterable[str], room: str, goal: str, *, electrical: bo
     """Return the actions whose objects are named in what the agent has read: all words of a name occur there.
 
     Actions without an object come first, then those with one. Of those with two objects, the more of them the task or
-    the inventory names, the earlier an action comes; `connect` counts as naming both if it joins contacts. Last are
-    `dunk`, `mix` of what nothing can be in, and actions with a thing and a room. `MOST_SEEN` at most.
+    the inventory names, the earlier an action comes; of `connect`, the more contacts it joins, those of a wire first,
+    and only one of its two directions is kept. Last are `dunk`, `mix` of what nothing can be in, and actions with a
+    thing and a room. `MOST_SEEN` at most.
 
     Args:
         actions: the valid ones.
@@ -98,8 +100,12 @@ def seen_actions(actions: Iterable[str], room: str, goal: str, *, electrical: bo
         words = [_words(name) for name in objects]
         if (connects and not electrical) or not all(name <= read for name in words):
             continue
-        counted = _CONTACTS if connects else needed - _LINKS
-        needless = sum(not name & counted for name in words) if len(objects) == 2 else 0
+        if template == CONNECT and objects[0] > objects[1]:  # the other direction does the same
+            continue
+        needless = 0
+        if len(objects) == 2:
+            needless = sum(not name & (_CONTACTS if connects else needed - _LINKS) for name in words)
+            needless += connects and not any("terminal" in name for name in words)
         if len(objects) == 2:
             is_rare = template.startswith("dunk") or not rooms.isdisjoint(objects)
         else:

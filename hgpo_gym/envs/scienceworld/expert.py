@@ -1,8 +1,10 @@
 """The simulator's solution of a task, in the words of the admissible actions."""
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from hgpo_gym.envs.scienceworld.actions import FREE, normalized, parse
+from hgpo_gym.envs.scienceworld.actions import CONNECT, FREE, normalized, parse
 from hgpo_gym.envs.scienceworld.game import References, SimulatorState
 
 
@@ -52,16 +54,30 @@ def _is_done(action: str, state: SimulatorState) -> bool:
 
 
 def _translated(action: str, state: SimulatorState, admissible: tuple[str, ...]) -> str:
-    if not action or action in admissible or state.references is None:
-        return action if action in admissible else ""
     template, names = parse(action)
+    mirrored = "connect {1} to {0}".format(*names) if template == CONNECT else action
+    if listed := {action, mirrored}.intersection(admissible):
+        return listed.pop()
+    if not action or state.references is None:
+        return ""
     names = tuple(map(normalized, names))
-    # "thermometer in inventory" is the thermometer. The whole name comes first: of two trees, "in pot 7" tells which.
-    for object_names in (names, tuple(name.split(" in ")[0] for name in names)):
+    for object_names in _shortened(names):
         for choice in admissible:
-            if _means(choice, template, object_names, state.references):
+            orders = (object_names, object_names[::-1]) if template == CONNECT else (object_names,)
+            if any(_means(choice, template, order, state.references) for order in orders):
                 return choice
     return ""
+
+
+def _shortened(names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield names of objects with fewer and fewer places: "thermometer in inventory" is the thermometer. The whole name
+    comes first: of two trees, "in pot 7" tells which. Of what is no wire, the simulator lists no terminals."""
+    before: tuple[str, ...] = ()
+    while names != before:
+        yield names
+        yield tuple(name.replace(" in ", " on ") for name in names)  # the anode on a light bulb
+        yield (re.sub(r" terminal \d$", "", names[0]), *names[1:]) if names else ()
+        before, names = names, tuple(re.sub(" in (?!.* in ).*", "", name) for name in names)
 
 
 def _means(action: str, template: str, names: tuple[str, ...], references: References) -> bool:

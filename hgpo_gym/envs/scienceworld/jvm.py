@@ -142,10 +142,12 @@ class Jvm:
             file.deleteOnExit()
         self._path = file.toPath()
         self._no_options = self._gateway.new_array(self._gateway.jvm.java.nio.file.OpenOption, 0)
+        # Kept: py4j asks the machine for each part of a name such as java.nio.file.Files.
+        self._files, self._new_random = self._java.nio.file.Files, self._java.util.Random
 
     def new_course(self, simplifications: str = "") -> Course:
         """Return the course of a game that begins."""
-        return Course(self._java.util.Random(0), simplifications)
+        return Course(self._new_random(0), simplifications)
 
     def new_simulator(self) -> Any:
         """Return ScienceWorld's `PythonInterface`, for one game at a time."""
@@ -177,7 +179,7 @@ class Jvm:
 
     def texts(self, values: Any) -> list[str]:
         """Return a Java list of texts without line breaks. A file carries them: py4j would ask for one at a time."""
-        self._java.nio.file.Files.write(self._path, values, self._no_options)
+        self._files.write(self._path, values, self._no_options)
         return self._file.read_text("utf-8").split("\n")[:-1]
 
     def close(self) -> None:

@@ -336,7 +336,30 @@ def test_of_objects_of_a_kind_the_expert_takes_the_one_that_its_solution_names()
         assert translated(Expert((f"focus on {solution}",)), state, choices)[1] == expected
 
 
+def test_the_expert_connects_in_the_direction_that_is_listed():
+    """Contacts are `on` a thing in the simulator, and of a foil it lists no terminals."""
+    action = "connect anode in lamp to red wire terminal 1"
+    references = References(
+        {action: (1, 3), "connect anode in bell to red wire terminal 1": (2, 3), "connect foil to red wire": (4, 3)},
+        {
+            1: frozenset(("anode", "anode on lamp")),
+            2: frozenset(("anode", "anode on bell")),
+            3: frozenset(("red wire terminal 1",)),
+            4: frozenset(("foil",)),
+        },
+    )
+    state, choices = SimulatorState("", 0, False, references=references), tuple(references.objects_of)
+    for solution, expected in (
+        ("connect red wire terminal 1 to anode in lamp", action),
+        ("connect red wire terminal 1 to anode in bell", choices[1]),
+        ("connect foil terminal 2 to red wire terminal 1", choices[2]),
+    ):
+        assert translated(Expert((solution,)), state, choices)[1] == expected
+
+
 def test_contacts_are_seen_where_the_task_is_electrical():
+    both = ("connect anode in bell to wire terminal 1", "connect wire terminal 1 to anode in bell")
+    assert seen_actions(both, "A bell. A wire.", "Ring it.", electrical=True) == both[:1]
     action = "connect anode in battery to terminal 1 in wire"
     for electrical in (True, False):
         assert (
