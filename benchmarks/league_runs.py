@@ -21,9 +21,10 @@ from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.analysis.report.contests import SCORES, SIGNIFICANCE, is_significant
 from hgpo_gym.analysis.report.intervals import Estimate, corrected_p_values, mean, sign_flip_p_value
 from hgpo_gym.analysis.report.load import USUAL, Comparison, FinishedRun, comparisons, label_of, load_runs
-from hgpo_gym.config.choices import REGISTRIES, choice_settings
+from hgpo_gym.config.choices import choice_settings
 from hgpo_gym.runs.directory import AGGREGATION, flatten
 from hgpo_gym.suggest import unknown_name
+from hgpo_gym.trainers.registries import REGISTRIES
 
 COLUMNS = (
     *("environment", "algorithm", "seed", "iterations", "steps", "optimizer_steps"),

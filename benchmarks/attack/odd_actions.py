@@ -3,12 +3,13 @@ raises, and a snapshot restores what they changed."""
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 from hgpo_gym.envs import make
 from hgpo_gym.envs.base import Snapshot, TextEnv
 
 EASY = {"simplifications": "easy", "tasks": ["boil", "grow-fruit", "power-component", "find-animal"]}
-ENVIRONMENTS = (
+ENVIRONMENTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("BabyAI-v0", {"level": "UnlockPickup"}),
     ("TextCraft-v0", {"recipes": "generated"}),
     ("TextCraft-v0", {"recipes": "generated", "actions": "free"}),
