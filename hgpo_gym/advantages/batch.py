@@ -10,7 +10,7 @@ import numpy as np
 from hgpo_gym.advantages.columns import checked, missing_column
 from hgpo_gym.advantages.kinds import ColumnError
 from hgpo_gym.advantages.records import arrays_of_records
-from hgpo_gym.memory.keys import KeyFunction, link
+from hgpo_gym.memory.keys import KeyFunction
 
 SIZE_BOUNDS = (1, 2, 4, 8)
 """Upper bounds of the bins of group sizes: 1, 2, 3 to 4, 5 to 8, and more."""
@@ -226,9 +226,7 @@ class StepBatch:
         """
         self.check_level(level)
         keys = np.ascontiguousarray(self.context_keys[:, level])
-        # The key of one context differs between task groups: the group's label is part of the hash.
-        in_group = link(keys.view(np.uint64), self.group_labels.astype(np.uint64))
-        return np.where(keys == 0, -1, labels(in_group))
+        return np.where(keys == 0, -1, pair_labels(keys, self.group_labels))
 
     def group_sizes(self) -> list[list[int]]:
         """Return, for each level, the number of steps in groups of 1, 2, 3 to 4, 5 to 8 and more steps.
@@ -309,31 +307,47 @@ class StepBatch:
 
 def labels(values: np.ndarray) -> np.ndarray:
     """Return labels int64[N]: the distinct values numbered from 0 in sorted order."""
-    if values.dtype.kind == "i" and len(values) and int(values.max()) - int(values.min()) < 2 * len(values):
-        # A dense range of integers: numbering by a table takes linear time, np.unique sorts.
-        offset = values - values.min()
-        seen = np.zeros(offset.max() + 1, dtype=np.int64)
-        seen[offset] = 1
-        return (seen.cumsum() - 1)[offset]
-    if values.dtype == np.uint64 and len(values) < MOST_BY_UPPER_BITS:
-        order = _order_by_upper_bits(values)
-        ordered = values[order]
-        if (ordered[1:] >= ordered[:-1]).all():  # else hashes that differ have equal upper bits
-            numbered = np.zeros(len(values), dtype=np.int64)
-            numbered[order[1:]] = (ordered[1:] != ordered[:-1]).cumsum()
-            return numbered
+    if values.dtype.kind == "i" and len(values):
+        lowest, highest = int(values.min()), int(values.max())
+        if highest - lowest < 2 * len(values):
+            # A dense range of integers: numbering by a table takes linear time, np.unique sorts.
+            offset = values - lowest
+            seen = np.zeros(highest - lowest + 1, dtype=np.int64)
+            seen[offset] = 1
+            return (seen.cumsum() - 1).take(offset)
     return np.unique(values, return_inverse=True)[1]
 
 
-MOST_BY_UPPER_BITS = 1 << 14
-"""The most hashes that are sorted by their upper 32 bits: of more, some have these bits in common."""
+def pair_labels(keys: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Return labels int64[N]: the distinct pairs (key, group) numbered from 0, in no particular order.
+
+    A hash table numbers them in linear time, where np.unique sorts.
+
+    Args:
+        keys: int64[N].
+        groups: int64[N].
+    """
+    rows = np.arange(len(keys))
+    first = np.empty_like(rows)
+    bits = len(keys).bit_length()
+    table = np.empty(1 << bits, dtype=np.int64)
+    pending, hashes = rows, keys.view(np.uint64) + groups.view(np.uint64) * _GOLDEN  # wraps around at 2^64
+    pending_keys, pending_groups = keys, groups
+    while len(pending):
+        hashes = hashes * _GOLDEN
+        slots = (hashes >> np.uint64(64 - bits)).view(np.int64)
+        # Of the rows that write to one slot the last one stays, and all of them read its number.
+        table[slots] = pending
+        first[pending] = found = table.take(slots)
+        # A row whose slot another pair holds tries again, with other bits of its hash.
+        again = np.flatnonzero((keys.take(found) != pending_keys) | (groups.take(found) != pending_groups))
+        pending, hashes = pending.take(again), hashes.take(again)
+        pending_keys, pending_groups = pending_keys.take(again), pending_groups.take(again)
+    return ((first == rows).cumsum() - 1).take(first)
 
 
-def _order_by_upper_bits(values: np.ndarray) -> np.ndarray:
-    """Return the rows of hashes uint64[N] sorted by the upper 32 bits. NumPy sorts 16 bits by radix, in linear time."""
-    # Least significant digit first: the second sort is stable, and keeps the order of the first.
-    order = (values >> np.uint64(32)).astype(np.uint16).argsort(kind="stable")
-    return order[(values >> np.uint64(48)).astype(np.uint16)[order].argsort(kind="stable")]
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 divided by the golden ratio: multiples of it differ in their upper bits."""
 
 
 def _with_columns(columns: Mapping[str, np.ndarray], texts: Mapping[int, str] | None) -> StepBatch:

@@ -56,19 +56,20 @@ def later_in_sequence(values: np.ndarray, sequence: np.ndarray, place: np.ndarra
     rank = np.empty(len(lengths), dtype=np.int64)
     rank[np.argsort(-lengths)] = np.arange(len(lengths))
     begin = np.cumsum(active) - active
-    slot = begin[place] + rank[sequence]
-    goes_on = place + 1 < lengths[sequence]
+    slot = begin.take(place) + rank.take(sequence)
+    goes_on = place + 1 < lengths.take(sequence)
     packed = np.zeros(len(values) + 1)
     packed[slot] = values + np.where(goes_on, -0.0, 0.0)  # as if 0.0 followed a last value: no -0.0 there
     # Places that the longest sequence alone reaches: numbers are faster than arrays of one.
     shared = int(np.count_nonzero(active > 1))
     unshared = packed[int(active[:shared].sum()) : len(values)]
     unshared[::-1] = list(accumulate(unshared[::-1].tolist(), lambda later, value: value + factor * later))
-    bounds = [*begin.tolist(), len(values)]
+    bounds, discount = [*begin.tolist(), len(values)], np.array(factor)  # a Python number is converted each time
     for position in range(min(shared, len(active) - 1) - 1, -1, -1):
         start, after, end = bounds[position : position + 3]
-        packed[start : start + end - after] += factor * packed[after:end]
-    return packed[np.where(goes_on, slot + active[place], len(values))]
+        earlier = packed[start : start + end - after]
+        earlier += discount * packed[after:end]
+    return packed.take(np.where(goes_on, slot + active.take(place), len(values)))
 
 
 def members_of(groups: np.ndarray) -> list[np.ndarray]:
@@ -113,12 +114,14 @@ def relative_to_group(values: np.ndarray, groups: np.ndarray, norm: str, *, ddof
 def compare_in_group(values: np.ndarray, groups: np.ndarray, norm: str, *, ddof: int) -> np.ndarray:
     """Return float64[N, 2]: the values of `relative_to_group`, and 1 where the values of a row's set differ, else 0."""
     relative, differ = compared = np.zeros((2, len(values)))
-    has_set = groups >= 0
-    inside = slice(None) if has_set.all() else has_set  # a slice spares copies
-    snapped, sets = snap_equal(values[inside], groups[inside]), groups[inside]
-    mean, std = moments(snapped, sets, ddof)
-    relative[inside] = _normalise(snapped - mean[sets], std[sets], norm)
-    differ[inside] = (std > 0)[sets]
+    sets_differ = ~_equal_sets(values, groups + 1)[0]
+    sets_differ[:1] = False  # of rows in no set
+    rows_differ = sets_differ.take(groups + 1)
+    inside = slice(None) if rows_differ.all() else np.flatnonzero(rows_differ)  # a slice spares copies
+    values, sets = values[inside], groups[inside]
+    mean, std = moments(values, sets, ddof)
+    relative[inside] = _normalise(values - mean.take(sets), std.take(sets), norm)
+    differ[inside] = 1.0
     return compared.T
 
 
@@ -168,8 +171,8 @@ def moments(values: np.ndarray, groups: np.ndarray, ddof: int) -> tuple[np.ndarr
     # Sum the differences to one value of the set: equal values then give exactly this mean, without rounding.
     origin = np.zeros(len(size))
     origin[groups] = values
-    mean = origin + np.bincount(groups, weights=values - origin[groups]) / np.maximum(size, 1)
-    squares = np.bincount(groups, weights=(values - mean[groups]) ** 2)
+    mean = origin + np.bincount(groups, weights=values - origin.take(groups)) / np.maximum(size, 1)
+    squares = np.bincount(groups, weights=(values - mean.take(groups)) ** 2)
     return mean, np.sqrt(squares / np.maximum(size - ddof, 1))
 
 
@@ -192,12 +195,18 @@ def whiten(values: np.ndarray, copies: np.ndarray | None = None) -> np.ndarray:
 
 def snap_equal(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Return float64[N] with the values of a set (labelled from 0) made exactly equal if they are so up to rounding."""
+    equal, lowest = _equal_sets(values, groups)
+    return np.where(equal.take(groups), lowest.take(groups), values)
+
+
+def _equal_sets(values: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return, by label, whether the values of a set are equal up to rounding, and the lowest of them."""
     highest = np.full(groups.max(initial=-1) + 1, -np.inf)
     lowest = -highest
     np.maximum.at(highest, groups, values)
     np.minimum.at(lowest, groups, values)
     scale = np.maximum(1.0, np.maximum(np.abs(highest), np.abs(lowest)))
-    return np.where((highest - lowest <= ROUNDING * scale)[groups], lowest[groups], values)
+    return highest - lowest <= ROUNDING * scale, lowest
 
 
 def mean_of_group(values: np.ndarray, groups: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign, estimate, needs
+from hgpo_gym.advantages.batch import pair_labels
 from hgpo_gym.advantages.columns import COLUMNS
 from tests.support.step_batches import with_neutral_columns
 
@@ -295,3 +296,16 @@ def test_what_an_estimator_returns(monkeypatch):
     ]:
         with pytest.raises(ValueError, match=message):
             estimate("mine", batch, result=wrong)
+
+
+def test_pairs_of_key_and_group_get_a_label_each_also_when_all_hashes_collide():
+    generator = np.random.default_rng(0)
+    groups = generator.integers(5, size=300)
+    golden = 0x9E3779B97F4A7C15
+    colliding = np.array([-group * golden % 2**64 for group in groups.tolist()], dtype=np.uint64).view(np.int64)
+    for keys in (generator.integers(40, size=300), generator.integers(2**62, size=300), colliding):
+        pairs = np.unique(np.stack([keys, groups]), axis=1, return_inverse=True)[1].ravel()
+        labels = pair_labels(keys, groups)
+        assert len(np.unique(labels)) == labels.max() + 1
+        assert len(np.unique(np.stack([labels, pairs]), axis=1).T) == labels.max() + 1 == pairs.max() + 1
+    assert pair_labels(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)).tolist() == []
