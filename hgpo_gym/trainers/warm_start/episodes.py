@@ -22,6 +22,7 @@ from hgpo_gym.rollouts.rollout import FailedEpisode
 from hgpo_gym.rollouts.samplers import tasks_in_order
 from hgpo_gym.rollouts.transcripts import Transcript
 from hgpo_gym.trainers.environments import make_env
+from hgpo_gym.trainers.settings import MemorySettings
 
 if TYPE_CHECKING:
     from hgpo_gym.trainers.settings import ModelSections
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 SIDE_BY_SIDE = 32
 BARE_PROMPT = "bare"
 """The prompt for scripted policies. It asks for the action alone, so every run prompt gets the same episodes."""
+NO_MEMORY = MemorySettings(name="none", history_length=0, key="observation")
 _FILE = "episodes.jsonl"
 
 
@@ -58,14 +60,16 @@ def episodes_to_imitate(run: "ModelSections", seed: int, progress: Progress) -> 
         progress.line(IMITATED_ALONE.format(run.team.name))
     num_tasks = min(settings.episodes, SIDE_BY_SIDE)
     options = {"expert": True} if expert else {}
-    env = make_env(
-        run.environments, num_tasks=num_tasks, group_size=1, prompt=PromptTemplate.named(BARE_PROMPT), **options
-    )
+    # Without memory: the role that writes notes would respond too, and its responses would be taken for steps.
+    environments = run.environments._replace(memory=NO_MEMORY)
+    env = make_env(environments, num_tasks=num_tasks, group_size=1, prompt=PromptTemplate.named(BARE_PROMPT), **options)
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     behaviour = ["expert", settings.random_actions] if expert else ["random"]
     # The code that plays is part of the key, so a change of it makes new episodes.
     made_by = source_digest(transcripts, rollout, playing, player, scripted, prompts)
-    key = content_key([made_by, vector.texts_key, list(vector.task_ids), behaviour, settings.episodes, seed])
+    key = content_key(
+        [made_by, NO_MEMORY.name, vector.texts_key, list(vector.task_ids), behaviour, settings.episodes, seed]
+    )
 
     def write_episodes(folder: Path) -> None:
         policy: Policy = ExpertPolicy(settings.random_actions) if expert else RandomPolicy()

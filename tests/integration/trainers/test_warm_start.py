@@ -193,6 +193,13 @@ def test_every_prompt_imitates_the_same_episodes(tmp_path):
     forget("warm_start_tests/Loud-v0", "loud_game")
 
 
+def test_episodes_to_imitate_have_no_responses_that_write_notes():
+    settings = ("memory=notes", "memory.every=1", "engine.constrain=none", "warmstart.source=expert")
+    episodes, _ = episodes_to_imitate(load_run([*settings, "warmstart.episodes=2"]), 0, Progress())
+    steps = [step for one in episodes for step in one.steps]
+    assert [step.action for step in steps if step.action not in step.admissible_actions] == []
+
+
 def test_a_changed_text_in_a_custom_environment_makes_the_warm_start_anew(tmp_path):
     """As two processes see it: the second one loads the file after it was changed."""
     file = tmp_path / "shouting_game.py"
