@@ -4,8 +4,9 @@
     python -m benchmarks.memory_forms runs/memory_forms --to benchmarks/results/memory_forms.csv
 
 A run that has finished is not played again. Forms of one environment imitate the same episodes of an expert. Success is
-that of evaluations, which are played before training and after every second iteration. At equal tokens it is read from
-the line between two evaluations, at the tokens that the cheapest run of its environment needed.
+that of evaluations, which are played before training and after every second iteration (in `crafting` every fifth). At
+equal tokens it is read from the line between two evaluations, at the tokens that the cheapest run of its environment
+needed.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from hgpo_gym.runs.directory import finished_iterations, read_metrics, read_summ
 
 SHARED = (
     *("model=tiny", "prompt=brief", "engine.constrain=none"),
-    "plugins=[benchmarks/lying_signpost.py,benchmarks/note_credit.py]",
+    "plugins=[benchmarks/lying_signpost.py,benchmarks/crafting_by_heart.py,benchmarks/note_credit.py]",
     *("evaluation.every=2", "evaluation.temperature=1", "checkpoint.rollouts_every=0", "checkpoint.every=100"),
     *("warmstart.source=expert", "trainer.iterations=10"),
 )  # fmt: skip
@@ -40,6 +41,15 @@ ENVIRONMENTS = {
         *("env=secret_word", "rollout.num_tasks=8", "rollout.group_size=8", "evaluation.decoding_seeds=2"),
         *("warmstart.episodes=2250", "warmstart.epochs=4", "warmstart.learning_rate=3e-3"),
     ),
+    # In the episodes to imitate three actions in ten are random. The six goals are all in every iteration.
+    "crafting": (
+        *("env=crafting_by_heart", "env.max_episode_steps=20", "evaluation.split=null", "evaluation.decoding_seeds=8"),
+        *('prompt.first="{task}\n{observation}\n>"', 'prompt.later="{task}\n{history}{observation}\n>"'),
+        *("rollout.num_tasks=6", "rollout.group_size=8", "rollout.max_new_tokens=12", "evaluation.every=5"),
+        *("warmstart.episodes=300", "warmstart.epochs=6", "warmstart.batch_size=16"),
+        # A penalty divided by the standard deviation of a group that always fails would count like a success.
+        "algo.norm=mean_norm",
+    ),
 }
 FORMS = {
     "window 0": ("memory=none",),
@@ -50,6 +60,8 @@ FORMS = {
     "notes": ("memory=notes",),
     "notes every 3 steps": ("memory=notes", "memory.every=3"),
 }
+LONGER = {("crafting", "notes"): ("rollout.max_new_tokens=40",)}
+"""Notes that list all that is carried need longer responses."""
 METHODS = ("hgpo", "grpo", "gigpo")
 KINDS = ("prompt", "response")
 """Tokens that are read, and tokens that are written."""
@@ -75,6 +87,7 @@ ARMS = {
         *(Arm("notes every 3 steps", method) for method in ("hgpo", "hgpo_notes_share", "hgpo_notes_none")),
         Arm("notes every 3 steps", "hgpo", "observation+notes"),
     ],
+    "crafting": [Arm(form, "hgpo") for form in (*WITHOUT_NOTES, "conversation, rows=episode", "notes")],
     # No expert of this environment writes notes.
     "secret_word": [Arm(form, method) for method in ("hgpo", "grpo") for form in WITHOUT_NOTES],
 }
@@ -82,6 +95,7 @@ ARMS = {
 
 OWN, KEYED = Arm("notes every 3 steps", "hgpo"), Arm("notes", "hgpo", "observation+notes")
 QUESTIONS = (
+    *(("after", Arm(form, "hgpo"), Arm("window 2", "hgpo")) for form in ("window 0", "window all", "notes")),
     ("at_equal_prompt_tokens", Arm("notes", "hgpo"), Arm("window all", "hgpo")),
     ("at_equal_response_tokens", Arm("notes", "hgpo"), Arm("window all", "hgpo")),
     ("after", Arm("conversation", "hgpo"), Arm("window all", "hgpo")),
@@ -145,7 +159,8 @@ def play(environment: str, arm: Arm, seed: int, out: Path) -> None:
     """Train a run, unless it has finished."""
     run = folder(environment, arm, seed, out)
     if not finished_iterations(run):
-        settings = [*SHARED, *ENVIRONMENTS[environment], *FORMS[arm.form], f"memory.key={arm.keys}"]
+        of_form = (*FORMS[arm.form], *LONGER.get((environment, arm.form), ()))
+        settings = [*SHARED, *ENVIRONMENTS[environment], *of_form, f"memory.key={arm.keys}"]
         hg.train(algo=arm.method, overrides=settings, seed=seed, run_dir=run, resume=True, progress=False)
 
 
