@@ -72,7 +72,10 @@ def commands(_: str = "") -> str:
 
 
 def _file_section(title: str, anchor: str, file: ConfigFile, level: int) -> str:
-    rows = [(code(key.path), code(_value(key.default)), prose(explanation(file, key))) for key in file.keys]
+    # Keys that the signature adds stand beside the file's keys of their section.
+    sections = list(dict.fromkeys(key.path.partition(".")[0] for key in file.keys))
+    keys = sorted(file.keys, key=lambda key: sections.index(key.path.partition(".")[0]))
+    rows = [(code(key.path), code(_value(key.default)), prose(explanation(file, key))) for key in keys]
     return f"{'#' * level} {title} {{#{anchor}}}\n\n{prose(file.about)}\n\n{settings(COLUMNS, rows)}"
 
 
