@@ -8,8 +8,9 @@ shows the cost of one unit of work against the size, relative to the smallest si
 
 import argparse
 import io
+import pickle
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import process_time
 
@@ -23,6 +24,7 @@ from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.statistics import later_in_sequence
 from hgpo_gym.envs import make_vec
 from hgpo_gym.memory import PromptTemplate, make_memory
+from hgpo_gym.memory.context import Context, PastSteps
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.policies.base import Sampling
 from hgpo_gym.policies.scripted import RandomPolicy
@@ -90,8 +92,9 @@ def sizes(first: int, last: int, factor: int) -> list[int]:
     return [*powers, last]
 
 
-def show(what: str, seconds: float, baseline: float) -> None:
-    print(f"{what:<48}{seconds * 1e6:>12.2f}{baseline * 1e6:>14.2f}{baseline / seconds:>8.2f}", flush=True)
+def show(what: str, value: float, baseline: float, scale: float = 1e6) -> None:
+    """Print seconds as microseconds, or, with `scale` 1, the value as it is."""
+    print(f"{what:<48}{value * scale:>12.2f}{baseline * scale:>14.2f}{baseline / value:>8.2f}", flush=True)
 
 
 def seconds_of(work: Callable[[], object], repeats: int = 3) -> float:
@@ -156,15 +159,19 @@ def batch_of(lengths: list[int]) -> StepBatch:
 
 
 def long_histories(longest: int) -> Curves:
-    """A prompt with the whole episode, against formatting every past step anew, and against copying the text."""
+    """A prompt with the whole episode, against formatting every past step anew; and its bytes that are kept, against
+    a copy of each prompt."""
     template = PromptTemplate.named("brief")
-    curves: Curves = {"a prompt": {}, "formatted anew": {}}
+    curves: Curves = {"a prompt": {}, "formatted anew": {}, "bytes kept": {}}
+    walk(template, 10, copied=False)  # what the first call makes does not count
     for steps in sizes(10, longest, 10):
         curves["a prompt"][steps] = shown = seconds_of(lambda: walk(template, steps, copied=False), 1) / steps  # noqa: B023
         anew = shown
         if steps <= 1000:
             curves["formatted anew"][steps] = anew = seconds_of(lambda: walk(template, steps, copied=True), 1) / steps  # noqa: B023
         show(f"history of {steps:,} steps: a prompt", shown, anew)
+        curves["bytes kept"][steps], copied = (count / steps for count in kept_bytes(template, steps))
+        show(f"history of {steps:,} steps: bytes a prompt", curves["bytes kept"][steps], copied, scale=1)
     return curves
 
 
@@ -188,13 +195,27 @@ def iterations(most: int) -> Curves:
 
 def walk(template: PromptTemplate, steps: int, *, copied: bool) -> None:
     """Render the prompts of an episode; with `copied` from a tuple of its past steps."""
-    memory = make_memory(window=None)
+    for context in contexts(steps):
+        template.render("Go.", context._replace(history=tuple(context.history)) if copied else context)
+
+
+def contexts(steps: int) -> Iterator[Context]:
+    """Yield the contexts of an episode, with its whole history."""
+    memory = make_memory("full")
     for number in range(steps):
-        context = memory.observe(f"You are in room {number % 50}.", ("go on",))
-        if copied:
-            context = context._replace(history=tuple(context.history))
-        template.render("Go.", context)
+        yield memory.observe(f"You are in room {number % 50}.", ("go on",))
         memory.record("go on")
+
+
+def kept_bytes(template: PromptTemplate, steps: int) -> tuple[int, int]:
+    """Return the bytes of an episode's prompts as rollouts keep them, and as copies."""
+    kept, copied = [], 0
+    for context in contexts(steps):
+        prompt = template.render("Go.", context)
+        copied += len(prompt)
+        assert isinstance(context.history, PastSteps)
+        kept.append(context.history.split(prompt, template.past_step))
+    return len(pickle.dumps(kept)), copied
 
 
 def many_environments(most: int) -> Curves:
