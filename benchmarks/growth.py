@@ -47,6 +47,7 @@ def main() -> None:
     args = parser.parse_args()
     print(f"{'':<48}{'us':>12}{'baseline, us':>14}{'ratio':>8}")
     ragged_batches()
+    construction()
     panels = {
         "environments": many_environments(int(4096 * args.most)),
         "steps of a batch": estimators(int(2_000_000 * args.most)),
@@ -218,9 +219,20 @@ def kept_bytes(template: PromptTemplate, steps: int) -> tuple[int, int]:
     return len(pickle.dumps(kept)), copied
 
 
+def construction() -> None:
+    """Make 512 environments of three kinds, against eight times 64."""
+    for name, split in (("SignpostMaze", "all"), ("ALFWorld", "generated"), ("WebShop", "generated")):
+        few, many = (
+            seconds_of(lambda: make_vec(f"hgpo_gym/{name}-v0", num_tasks=count // 8, group_size=8, split=split).close())  # noqa: B023
+            for count in (64, 512)
+        )
+        show(f"512 of {name}: construction", many, 8 * few)
+
+
 def many_environments(most: int) -> Curves:
     """Construction and a collected row, against 64 environments."""
     curves: Curves = {"construction": {}, "a collected row": {}}
+    make_vec(MAZE, num_tasks=1, split="all").close()  # what the first call imports and makes does not count
     for count in sizes(64, most, 4):
         start = process_time()
         env = ContextWrapper(make_vec(MAZE, num_tasks=count // 8, group_size=8, split="all"))
