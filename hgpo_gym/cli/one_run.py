@@ -1,6 +1,5 @@
 """Train one run in this process, for `hgpo-gym train` and for the workers of a comparison."""
 
-import gc
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -22,13 +21,8 @@ from hgpo_gym.rollouts.player import NotRecordedError
 from hgpo_gym.runs.checkpoints import CheckpointNotSavedError
 from hgpo_gym.trainers.learners.async_rollout import AsyncRolloutDiedError
 from hgpo_gym.trainers.libraries import quiet_libraries
-from hgpo_gym.trainers.models.language_model import LanguageModel
 from hgpo_gym.trainers.run import Run, processes_of
 from hgpo_gym.trainers.update.diverged import NonFiniteError
-
-# Thresholds of Python's garbage collector. Rollouts hold many objects, hardly any of them in cycles. With the default
-# thresholds the search for cycles takes a tenth of the time of a run by the features policy.
-RARE_COLLECTIONS = (50_000, 20, 50)
 
 NOT_LAUNCHED = (
     "distributed={}: no launcher has started this process, which trains alone. To train in several: "
@@ -40,8 +34,6 @@ def train_run(config: Mapping[str, Any]) -> bool:
     """Train the run of a composed configuration. Returns True if this process is the one that reports on it."""
     with mistakes_explained():
         settings = parse_run(config)
-        if not isinstance(settings.model, LanguageModel):  # a language model's garbage may hold GPU memory
-            gc.set_threshold(*RARE_COLLECTIONS)
         processes = processes_of(settings)
         progress = Progress(Console(quiet=not processes.main))
         if settings.distributed != "none" and LAUNCHED not in os.environ:
