@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             checkpoint = Path(folder) / model
             checkpoint.mkdir()
             learner.saving().write(checkpoint)
-            learner.begin(checkpoint, partial(Path, checkpoint), {})
+            learner.begin(checkpoint, partial(Path, checkpoint), {"outcomes": []})
         for iteration in range(ITERATIONS):
             for model, learner in learners.items():
                 began = time.process_time()

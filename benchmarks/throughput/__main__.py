@@ -42,6 +42,7 @@ def main() -> None:
     )
     parser.add_argument("--tasks", type=int, default=TASKS, help="of eight episodes each (default 8)")
     parser.add_argument("--steps", type=int, default=6, help="steps of the episodes, evenly spread (default 6)")
+    parser.add_argument("--batch", type=int, help="only the first so many environments (all)")
     parser.add_argument("--max-new-tokens", type=int, default=256)
     parser.add_argument("--rows", type=int, default=256, help="answers to train on (default 256)")
     parser.add_argument("--trl-rows", type=int, nargs="+", default=[4, 8, 16, 32], help="answers in a pass of TRL's")
@@ -51,6 +52,8 @@ def main() -> None:
     steps = record_steps(options.tasks)
     model, tokenizer = make_model(steps) if options.model is None else load_model(options.model, device="cpu")
     print(f"{model.num_parameters():,} parameters, vocabulary {len(tokenizer)}, generation in {options.precision}")
+    steps = [step.first(options.batch) for step in steps]
+    steps = [step for step in steps if step.running.any()]
     steps = [steps[index] for index in np.linspace(0, len(steps) - 1, options.steps).astype(int)]
     for constrain in CONSTRAINTS:
         print(f"\nconstrain={constrain}")

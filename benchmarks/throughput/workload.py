@@ -41,6 +41,10 @@ class Step(NamedTuple):
         """The requests of the environments that still run."""
         return [request for request, runs in zip(self.requests, self.running, strict=True) if runs]
 
+    def first(self, count: int | None) -> "Step":
+        """Return the step of the first `count` environments; None is all."""
+        return Step(self.requests[:count], self.running[:count])
+
 
 class _Recorder:
     """Answers as the expert does, and keeps what it was asked, by sub-environment."""

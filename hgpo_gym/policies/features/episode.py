@@ -1,7 +1,7 @@
 """The memory of an episode: actions by thing, texts by place, and the step at which each word appeared."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from weakref import WeakKeyDictionary
 
@@ -107,7 +107,7 @@ class Episode:
         """Return the actions on a thing and the knowledge about it, as texts, empty for nothing, and as hashes."""
         if (thing := self._things.get(name)) is None:
             state, about = self._thing(name) if name in self.known else ("", "")
-            thing = self._things[name] = (state, about, keys_of_things([state], [about]))
+            thing = self._things[name] = (state, about, keys_of_things((state,), (about,)))
         return thing
 
     def _thing(self, name: str) -> tuple[str, str]:
@@ -171,7 +171,8 @@ class Episodes:
         return episode
 
 
-def keys_of_things(states: Sequence[str], abouts: Sequence[str]) -> tuple[int, int]:
+@lru_cache(maxsize=1 << 14)
+def keys_of_things(states: tuple[str, ...], abouts: tuple[str, ...]) -> tuple[int, int]:
     """Return hashes of the actions on things, and of the knowledge about them; 0 for nothing."""
     return key("state", *states) if any(states) else 0, key("about", *abouts) if any(abouts) else 0
 

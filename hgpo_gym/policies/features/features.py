@@ -214,7 +214,7 @@ def _of_things(episode: Episode, names: Sequence[str]) -> tuple[int, int]:
     if len(names) == 1:
         return episode.thing(names[0])[2]
     things = [episode.thing(name) for name in names]
-    return keys_of_things([state for state, _, _ in things], [about for _, about, _ in things])
+    return keys_of_things(tuple(state for state, _, _ in things), tuple(about for _, about, _ in things))
 
 
 def _ages(episode: Episode, page: ParsedPage) -> list[int]:

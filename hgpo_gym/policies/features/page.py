@@ -1,5 +1,6 @@
 """Parsed choices: the features that do not depend on earlier steps."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +26,9 @@ TASK_WORDS = 12
 """The most words of the task that form conjunctions, in long instructions."""
 OWN_WORDS = 6
 """The most words of an action that form features."""
+
+_NO_TOPS = "...."
+"""The mark of a choice that does not match the task, for the numbers of `match_of`."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -76,7 +80,7 @@ class _Choice(NamedTuple):
     words: tuple[str, ...]
     match: tuple[float, ...]
     matching: str
-    alike: tuple[str | int | bool | tuple[str, ...], ...]
+    alike: str
     frame: str
     keys: tuple[int, int, int]
     shares: str
@@ -99,21 +103,24 @@ def page_of(
     for item in parsed:
         if item.matching:
             best[item.frame] = tuple(map(max, best.get(item.frame, item.match), item.match))
-    classes: dict[tuple[object, ...], int] = {}
+    classes: dict[tuple[str, str, int], int] = {}
     rows, distinct = [], list[tuple[_Choice, str, int]]()
     for item in parsed:
-        top = best.get(item.frame, item.match)
-        tops = "".join("!" if value and value == most else "." for value, most in zip(item.match, top, strict=True))
-        # A point for the description if it has a word of the task, and none of its frame matches better.
-        points = item.points + (item.match[1] > 0 and item.match[2] == top[2])
+        tops, points = _NO_TOPS, item.points
+        if item.matching:
+            top = best[item.frame]
+            tops = "".join("!" if value and value == most else "." for value, most in zip(item.match, top, strict=True))
+            # A point for the description if it has a word of the task, and none of its frame matches better.
+            points += item.match[1] > 0 and item.match[2] == top[2]
         row = classes.setdefault((item.alike, tops, points), len(classes))
         if row == len(distinct):
             distinct.append((item, tops, points))
         rows.append(row)
-    choices_of: dict[str, list[int]] = {}
+    choices_of: defaultdict[str, list[int]] = defaultdict(list)
     for place, (choice, item) in enumerate(zip(choices, parsed, strict=True)):
-        for text in (choice, *item.names):
-            choices_of.setdefault(text, []).append(place)
+        choices_of[choice].append(place)
+        for name in item.names:
+            choices_of[name].append(place)
     number = {frame: index for index, frame in enumerate(dict.fromkeys(item.frame for item in parsed))}
     return ParsedPage(
         texts=choices,
@@ -131,7 +138,7 @@ def page_of(
             dtype=np.uint64,
         ),
         near=padded([item.near[None] for item, _, _ in distinct]),
-        choices_of=choices_of,
+        choices_of=dict(choices_of),
     )
 
 
@@ -158,7 +165,8 @@ def _choice(choice: str, description: str, task: Task, description_words: int) -
         words=words,
         match=match,
         matching=f"{kind} {'=' if match[3] else ''}" if any(value > 0 for value in match) else "",
-        alike=(kind, fine, action.frame, shares, price, points, words, bool(description), *described),
+        # One text, because Python keeps the hash of a text, and not that of a tuple.
+        alike=repr((kind, fine, action.frame, shares, price, points, words, bool(description), *described)),
         frame=action.frame,
         keys=(key("kind", kind), key("fine", fine), key("frame", action.frame)),
         shares=shares,
