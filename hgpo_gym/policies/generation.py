@@ -284,12 +284,13 @@ class SequenceGenerator:
 
     def _step(self, batch: _Batch, sampling: Sampling) -> _Batch:
         """Draw the next token of every response. Ended ones stay in the forward pass, but nothing is drawn for them."""
-        cached = self._tensor([sequence.cached for sequence in batch.sequences])[:, None]
-        columns = batch.cache.get_seq_length()
+        lengths, columns = [sequence.cached for sequence in batch.sequences], batch.cache.get_seq_length()
+        cached = self._tensor(lengths)[:, None]
+        # A row's tokens are in its last columns; the new one's column comes on top. Full rows need no mask.
+        mask = None if min(lengths) == columns else (self._tensor(np.arange(columns + 1)) >= columns - cached).long()
         hidden = self.model.get_decoder()(
             input_ids=self._tensor([[sequence.token_ids[-1]] for sequence in batch.sequences]),
-            # A row's tokens are in its last columns; the new one's column comes on top.
-            attention_mask=(self._tensor(np.arange(columns + 1)) >= columns - cached).long(),
+            attention_mask=mask,
             position_ids=cached,
             past_key_values=batch.cache,
             use_cache=True,
@@ -297,7 +298,9 @@ class SequenceGenerator:
         active = batch.active
         for index in active:
             batch.sequences[index].num_computed_tokens += 1
-        logits = head_logits(self.model, hidden[self._tensor(active)])
+        if len(active) < len(lengths):
+            hidden = hidden[self._tensor(active)]
+        logits = head_logits(self.model, hidden)
         _draw([batch.sequences[index] for index in active], logits, sampling)
         return batch._replace(ends=batch.ends + 1)
 

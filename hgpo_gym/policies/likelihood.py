@@ -89,8 +89,10 @@ def head_logits(model: "PreTrainedModel", states: torch.Tensor) -> torch.Tensor:
     scale or cap the output of their output embeddings, by these settings."""
     config = model.config.get_text_config()
     logits = model.get_output_embeddings()(states).float()
-    logits = logits * (getattr(config, "logit_scale", None) or 1.0)  # Cohere
-    logits = logits / (getattr(config, "logits_scaling", None) or 1.0)  # Granite
+    if scale := getattr(config, "logit_scale", None):  # Cohere
+        logits = logits * scale
+    if divisor := getattr(config, "logits_scaling", None):  # Granite
+        logits = logits / divisor
     cap = getattr(config, "final_logit_softcapping", None)  # Gemma
     return logits if cap is None else cap * torch.tanh(logits / cap)
 
