@@ -34,7 +34,7 @@ def test_no_line_ends_in_a_traceback():
         ("algo.episode_statistics=abc", "trajectories"),
         ("algo.length_weight_alpha=nan", "expected a finite number"),
         ("algo.length_weight_alpha=1000", "length_weight_alpha=1000: 2 to the power of it is more than 1e+100"),
-        ("engine.nothing=1", "Unknown option of transformers"),
+        ("engine.nothing=1", "Unknown setting 'engine.nothing'"),
         ("env.max_episode_steps=-1", "choose 1 or more"),
         ("prompt.first=abc", "leaves out {observation}"),
         ("trainer.gradient_checkpointing=true", "set it to false"),
