@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from numbers import Real
 from typing import Any
 
@@ -279,7 +280,9 @@ class Player:
 
     def _written(self) -> Written:
         """Return what was written in the turn that has just ended."""
-        texts = [row.text.response for row in self.rows if row.turn == len(self.written)]
+        # From the end, so that a turn costs the same late in a long episode.
+        rows = list(takewhile(lambda row: row.turn == len(self.written), reversed(self.rows)))
+        texts = [row.text.response for row in reversed(rows)]
         tokens = self.rows[-1].tokens
         return Written(texts, 0 if tokens is None else len(tokens.prompt_ids) + len(tokens.token_ids))
 
