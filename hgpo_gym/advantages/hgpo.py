@@ -74,9 +74,8 @@ def hgpo(
         episode_term = episode_advantage(batch, norm, episode_statistics)
         total += episode_term
         differ = values_differ(episode_returns(batch) - batch.penalty, batch.group_labels)
-        total_weight += differ | (
-            episode_term != 0
-        )  # a single episode has its own return as advantage, so its level counts too
+        # A single episode has its own return as advantage, so its level counts too.
+        total_weight += differ | (episode_term != 0)
     return total / (total_weight + EPSILON)
 
 

@@ -55,9 +55,8 @@ class VllmServer:
     def __init__(self, url: str, folder: str | None, connections: int, *, timeout: float, constrained: bool):
         self.takes_adapter = False
         self._url, self._timeout = url.rstrip("/"), timeout
-        proxies: dict[str, str] | None = (
-            None if goes_by_proxy(url) else {}
-        )  # None: the proxies in environment variables
+        # None stands for the proxies in environment variables.
+        proxies: dict[str, str] | None = None if goes_by_proxy(url) else {}
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
         self._temporary = tempfile.TemporaryDirectory(prefix="hgpo_gym-weights-") if folder is None else None
         self._folder = Path(self._temporary.name if self._temporary else folder)  # type: ignore[arg-type]

@@ -143,9 +143,8 @@ class ShopServer(ThreadingHTTPServer):
         self._make_env, self._seed, self._task_id = make_env, seed, task_id
         self._sessions: OrderedDict[str, ShoppingSession] = OrderedDict()
         self._lock = threading.Lock()
-        self._first: ShoppingSession | None = (
-            self._make_session()
-        )  # a mistake in the options shows before anything is served
+        # At once, so that a mistake in the options shows before anything is served.
+        self._first: ShoppingSession | None = self._make_session()
         super().__init__(("127.0.0.1", port), _Handler)
 
     @property
