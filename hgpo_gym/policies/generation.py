@@ -315,7 +315,7 @@ def _check_layers(model: "PreTrainedModel") -> None:
         layers = f"layers of type {unsupported[0]}" if unsupported else "recurrent layers"
         raise ValueError(
             f"{type(model).__name__} has {layers}, whose memory engine=transformers cannot join with that of other "
-            "answers. Use engine=vllm, or a model with attention layers alone."
+            "responses. Use engine=vllm, or a model with attention layers alone."
         )
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from hgpo_gym.policies.base import TokenRecord
 
 
-class Answer(Protocol):
-    """A response of an episode."""
+class TrainingRow(Protocol):
+    """A row of an episode: a training sample or a record."""
 
     @property
     def tokens(self) -> TokenRecord: ...
@@ -22,17 +22,17 @@ class Answer(Protocol):
     def trajectory(self) -> int: ...
 
 
-AnyAnswer = TypeVar("AnyAnswer", bound=Answer)
+AnyRow = TypeVar("AnyRow", bound=TrainingRow)
 
 _NOT_DRAWN = np.zeros(0, dtype=np.int64)
 """The allowed tokens of a position that the policy has not drawn, such as those of an observation: it has no choice."""
 
 
-def by_conversation(rows: Iterable[AnyAnswer]) -> list[list[AnyAnswer]]:
+def by_conversation(rows: Iterable[AnyRow]) -> list[list[AnyRow]]:
     """Return the rows of each sequence, in order. A row joins a sequence of its episode if its prompt begins with all
     tokens of that sequence, and begins a new one otherwise."""
-    of_episode: dict[int, list[list[AnyAnswer]]] = {}
-    sequences: list[list[AnyAnswer]] = []
+    of_episode: dict[int, list[list[AnyRow]]] = {}
+    sequences: list[list[AnyRow]] = []
     for row in rows:
         open_sequences = of_episode.setdefault(row.trajectory, [])
         # The latest sequence is nearly always the one; teams have one for each role.
