@@ -87,12 +87,11 @@ class VllmSettings(EngineSettings):
         max_batch_tokens: tokens in one forward pass.
         max_model_len: the most tokens of prompt and response together; null takes the model's limit.
         max_num_seqs: responses that are written side by side.
-        dtype: auto (bfloat16 on a GPU, float32 on a CPU), float32, bfloat16 or float16. The trainer's model keeps its
-            own.
+        dtype: of vLLM's model; `auto` is bfloat16 on a GPU and float32 on a CPU. The trainer's model keeps its own.
         gpu_memory_utilization: the share of the GPU's memory that vLLM takes for weights and KV cache; the trainer
             needs the rest.
         kv_cache_gib: GiB for the KV cache; null takes the rest of that share on a GPU, and 1 on a CPU.
-        enforce_eager: true starts sooner and generates more slowly on a GPU: no compilation and no CUDA graphs.
+        enforce_eager: no compilation and no CUDA graphs: vLLM starts sooner and generates more slowly on a GPU.
         sleep_level: the GPU memory that vLLM frees during the update. 0: none. 1: its KV cache, and its weights move to
             main memory. 2: its KV cache and its weights, which are copied again before the next rollout or evaluation.
         adapter: how responses follow a LoRA adapter. merged: its product is added to the weights in float32, and all of
@@ -100,9 +99,9 @@ class VllmSettings(EngineSettings):
             after an update the adapter alone is copied. Both round in a dtype of 16 bits (docs/guides/gpu_memory.md).
         tensor_parallel_size: GPUs (NUMA nodes of a CPU) that vLLM divides the model over, the trainer's among them; for
             runs of one process. Weights then reach its processes through a file in /dev/shm.
-        server: http://host:port of a vLLM server, started as hgpo_gym/policies/vllm_server.py says; null runs vLLM in
-            the training process. The server has its own values of the nine settings before this one, except
-            max_num_seqs. One process alone can train with a server.
+        server: the address of a vLLM server, `http://host:port`, started as hgpo_gym/policies/vllm_server.py says; null
+            runs vLLM in the training process. The server has its own values of the nine settings before this one,
+            except max_num_seqs. One process alone can train with a server.
         server_weights: the folder through which weights reach the server, seen by both under the same name; null makes
             one in /tmp.
         server_timeout: seconds to wait for a response of the server to a request.
