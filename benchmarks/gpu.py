@@ -186,8 +186,8 @@ def check_bfloat16(device: str, _folder: Path) -> str:
     exact, rough = (
         np.concatenate(
             [
-                np.asarray(own)
-                for own in score(policy, records, temperature=1.0, max_batch_tokens=4096, precision=precision)
+                np.asarray(values)
+                for values in score(policy, records, temperature=1.0, max_batch_tokens=4096, precision=precision)
             ]
         )
         for precision in ("float32", "bfloat16")
@@ -206,7 +206,7 @@ def check_flash_attention(device: str, _folder: Path) -> str:
     for kernel in (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH):
         with sdpa_kernel(kernel):
             scored = score(policy, records, temperature=1.0, max_batch_tokens=4096, precision="bfloat16")
-        scores.append(np.concatenate([np.asarray(own) for own in scored]))
+        scores.append(np.concatenate([np.asarray(values) for values in scored]))
     gap = np.abs(scores[0] - scores[1]).max()
     return f"{_expect(gap, 0.05, 'flash from plain attention'):.1e} apart in log-probability"
 
@@ -227,8 +227,8 @@ def _loss(device: str, folder: Path, strategy: str) -> tuple[float, str]:
         os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
         processes = SeveralProcesses(strategy, on_cpu=device == "cpu")
-    own = [f"run_dir={folder}", f"model.device={device}", f"distributed={strategy}"]
-    with Run(load_run([*MAZE, *own]), _quiet(), processes) as run:
+    changes = [f"run_dir={folder}", f"model.device={device}", f"distributed={strategy}"]
+    with Run(load_run([*MAZE, *changes]), _quiet(), processes) as run:
         run.train()
     backend = torch.distributed.get_backend() if strategy != "none" else ""
     processes.close()
@@ -236,8 +236,8 @@ def _loss(device: str, folder: Path, strategy: str) -> tuple[float, str]:
 
 
 def check_8_bit_adam(device: str, folder: Path) -> str:
-    own = [f"run_dir={folder}", f"model.device={device}", "trainer.optimizer=adamw_8bit"]
-    with Run(load_run([*MAZE, *own]), _quiet()) as run:
+    changes = [f"run_dir={folder}", f"model.device={device}", "trainer.optimizer=adamw_8bit"]
+    with Run(load_run([*MAZE, *changes]), _quiet()) as run:
         run.train()
     return _learned(read_metrics(folder)[-1])
 
@@ -246,8 +246,13 @@ def check_checkpoint(device: str, folder: Path) -> str:
     """Two iterations in one go; and one here, one on the CPU; and one on the CPU, one here."""
 
     def train(name: str, iterations: int, on: str) -> list[dict[str, Any]]:
-        own = [f"run_dir={folder / name}", f"trainer.iterations={iterations}", f"model.device={on}", "resume=auto"]
-        with Run(load_run([*MAZE, *own]), _quiet()) as run:
+        changes = [
+            f"run_dir={folder / name}",
+            f"trainer.iterations={iterations}",
+            f"model.device={on}",
+            "resume=auto",
+        ]
+        with Run(load_run([*MAZE, *changes]), _quiet()) as run:
             run.train()
         return read_metrics(folder / name)
 
@@ -261,8 +266,8 @@ def check_checkpoint(device: str, folder: Path) -> str:
 
 
 def check_lora(device: str, folder: Path) -> str:
-    own = [f"run_dir={folder}", f"model.device={device}", "model.lora.rank=4", "trainer.precision=bfloat16"]
-    with Run(load_run([*MAZE, *own]), _quiet()) as run:
+    changes = [f"run_dir={folder}", f"model.device={device}", "model.lora.rank=4", "trainer.precision=bfloat16"]
+    with Run(load_run([*MAZE, *changes]), _quiet()) as run:
         run.train()
     last = read_metrics(folder)[-1]
     mismatch = _expect(last["mismatch_mean"], 0.05, "the trainer from the engine")
@@ -297,8 +302,8 @@ def _vllm_gap(device: str, most: float = 1e-2, *, lora: bool = False, **options:
     model, tokenizer = _small(device)
     if lora:
         model = add_adapters(model, LoraSettings(rank=4, alpha=8, dropout=0.0, target_modules="all-linear"), seed=0)
-    own = {"enforce_eager": True, "kv_cache_gib": 0.1, "dtype": "float32", **options}
-    policy = VllmPolicy(model, tokenizer, constrain="admissible", **own)
+    options = {"enforce_eager": True, "kv_cache_gib": 0.1, "dtype": "float32", **options}
+    policy = VllmPolicy(model, tokenizer, constrain="admissible", **options)
     gaps = []
     for _ in range(2):
         with policy.rollout_weights(nullcontext):

@@ -94,9 +94,9 @@ def balanced(comparison: Comparison) -> Comparison:
     by_label = {label: {run.seed for run in runs} for label, runs in comparison.runs.items()}
     seeds = set.intersection(*by_label.values())
     if not seeds:
-        told = "; ".join(f"{label} {', '.join(map(str, sorted(own)))}" for label, own in by_label.items())
+        listed = "; ".join(f"{label} {', '.join(map(str, sorted(of_it)))}" for label, of_it in by_label.items())
         raise ValueError(
-            f"{comparison.title}: no seed in common among {told}. Train what is missing, or give --all, which takes "
+            f"{comparison.title}: no seed in common among {listed}. Train what is missing, or give --all, which takes "
             "seeds that only some have."
         )
     runs = {label: tuple(run for run in runs if run.seed in seeds) for label, runs in comparison.runs.items()}
@@ -178,15 +178,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--all", action="store_true", help="also seeds that only some algorithms have")
     parser.add_argument("--to", type=Path, help="the CSV file to write")
     parsed = parser.parse_args(arguments)
-    played = read(parsed.folders)
-    found = [one if parsed.all else balanced(one) for one in played if parsed.baseline in one.runs]
+    comparisons = read(parsed.folders)
+    found = [one if parsed.all else balanced(one) for one in comparisons if parsed.baseline in one.runs]
     if not found:
         raise ValueError(
-            unknown_name("algorithm", parsed.baseline, sorted({label for one in played for label in one.runs}))
+            unknown_name("algorithm", parsed.baseline, sorted({label for one in comparisons for label in one.runs}))
         )
     if parsed.to:
         write_lines(parsed.to, [line for one in found for line in records(one)])
-    if without := [one.settings["env_name"] for one in played if parsed.baseline not in one.runs]:
+    if without := [one.settings["env_name"] for one in comparisons if parsed.baseline not in one.runs]:
         print(f"Left out, without a finished run of {parsed.baseline}: {', '.join(without)}")
     for comparison in found:
         print(f"{comparison.settings['env_name']}, {_seeds(comparison)} seeds")

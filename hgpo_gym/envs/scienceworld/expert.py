@@ -56,8 +56,9 @@ def _is_done(action: str, state: SimulatorState) -> bool:
 def _translated(action: str, state: SimulatorState, admissible: tuple[str, ...]) -> str:
     template, names = parse(action)
     mirrored = "connect {1} to {0}".format(*names) if template == CONNECT else action
-    if listed := {action, mirrored}.intersection(admissible):
-        return listed.pop()
+    for choice in (action, mirrored):
+        if choice in admissible:
+            return choice
     if not action or state.references is None:
         return ""
     names = tuple(map(normalized, names))

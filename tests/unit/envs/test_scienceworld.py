@@ -355,6 +355,9 @@ def test_the_expert_connects_in_the_direction_that_is_listed():
         ("connect foil terminal 2 to red wire terminal 1", choices[2]),
     ):
         assert translated(Expert((solution,)), state, choices)[1] == expected
+    for number in range(8):  # of both directions the solution's own, whatever the hashes of texts are
+        both = (f"connect foil to wire {number}", f"connect wire {number} to foil")
+        assert [translated(Expert((action,)), state, both)[1] for action in both] == list(both)
 
 
 def test_contacts_are_seen_where_the_task_is_electrical():
